@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.decision import Planned, Resized, Scaled, Skip, SolveWanted
+from trimtab_controller.decider.decision import Planned, Resized, Scaled, SizeVerdict, Skip, SolveWanted
 from trimtab_controller.decider.drained import to_stop
 from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.reasons import SkipReason
@@ -64,10 +64,21 @@ def change_of_workers(
         return stop
     wanted = sizes.verdicts.get(use.app)
     if use.holds_changes and wanted is not None and wanted.due and not wanted.urgent:
-        sizes.held[use.app] = f"the disruption budget has no room for a rebalance: {use.text}; {use.change_text}"
         return None
-    sizes.held.pop(use.app, None)
     return sizes.decide(now, use.app)
+
+
+def held_changes(
+    now: float, budget: PauseBudget, execution: Execution, verdicts: Mapping[AppId, SizeVerdict]
+) -> dict[AppId, str]:
+    """The apps whose change of size is due and waits for room in the budget, and what the budget says."""
+    due = (app for app, verdict in verdicts.items() if verdict.due and not verdict.urgent)
+    uses = ((app, budget.use(now, execution, app)) for app in due)
+    return {
+        app: f"the disruption budget has no room for a rebalance: {use.text}; {use.change_text}"
+        for app, use in uses
+        if use.holds_changes
+    }
 
 
 def budget_concerns(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from trimtab_controller.decider.concerns import Concern
 from trimtab_controller.decider.observing.view import NotReady, PlannableView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.events import Lacking
@@ -93,9 +94,22 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """Carry out a plan.  `standbys` = new rows of key groups that it does not move, `lacking` as in StandbysPlaced.
+class NextOwners:
+    """What stands behind a decision about orphans: the workers that it could choose from, and those that are lost.
 
+    `crowd` = what operators are told where no worker had room.
+    """
+
+    offered: frozenset[WorkerId] = frozenset()
+    lost: frozenset[WorkerId] = frozenset()
+    crowd: Concern | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """Carry out a plan.
+
+    `standbys` = new rows of key groups that it does not move, `lacking` and `added` as in StandbysPlaced.
     `id` = that under which it waited for approval, if it did.  `keep_until`: what it moves stays there until then
     (epoch seconds).  `answered` = keys of the intents that this ends.
     """
@@ -103,9 +117,11 @@ class Planned:
     plan: Plan
     standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
     lacking: Lacking = field(default_factory=dict, compare=False)
+    added: int = field(default=0, compare=False, repr=False)
     id: str | None = None
     keep_until: float | None = None
     answered: tuple[str, ...] = ()
+    next_owners: NextOwners | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +173,7 @@ class IntentRefused:
 class Adopted:
     """Change the placement to what the reports show.
 
-    `standbys` = rows with changed standbys, `lacking` as in StandbysPlaced.
+    `standbys` = rows with changed standbys, `lacking` and `added` as in StandbysPlaced.
     """
 
     app: AppId
@@ -165,19 +181,23 @@ class Adopted:
     detail: str
     standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
     lacking: Lacking = field(default_factory=dict, compare=False)
+    added: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbysPlaced:
     """Change the standbys of these key groups; their owners stay.
 
-    `lacking` = bytes that the new standbys restore, by key group and host.
+    `lacking` = bytes that the new standbys restore, by key group and host.  `added` = how many were chosen, those of
+    key groups that move at the same time included.
     """
 
     app: AppId
     rows: Mapping[KeyGroup, Owners]
     detail: str
     lacking: Lacking = field(default_factory=dict, compare=False)
+    added: int = field(default=0, compare=False, repr=False)
+    next_owners: NextOwners | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +207,7 @@ class PlanEnded:
     app: AppId
     lost: frozenset[WorkerId]
     detail: str
+    next_owners: NextOwners | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,14 +68,15 @@ class PlacementCandidate:
         return f"{self.name} {remote} remote, {self.excess:.0%} uneven"
 
 
-@dataclass(slots=True)
-class _WaitingCandidate:
-    """An app whose first placement has yet to be made."""
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """An app whose first placement has yet to be made, since `began_s`; `due`: by its last window it can be."""
 
     workers: tuple[WorkerId, ...]
     began_s: float
     windows: int = 0
     seen_s: float = 0.0
+    due: bool = False
 
 
 class FirstPlacements:
@@ -83,44 +84,47 @@ class FirstPlacements:
 
     def __init__(self, first: First) -> None:
         self._first = first
-        self._waiting: dict[AppId, _WaitingCandidate] = {}
+        self._waiting: dict[AppId, _Waiting] = {}
+
+    def observe(self, view: SmoothedView) -> None:
+        """Count a window in which the app has its turn."""
+        waiting = self._waiting.get(view.app)
+        if waiting is None or view.end_s <= waiting.seen_s:
+            return
+        if view.end_s - waiting.began_s > WINDOWS * (view.end_s - view.start_s):
+            del self._waiting[view.app]
+            return
+        # All workers are there if none has come or gone since the last window, and none is away.
+        workers, windows = _workers(view), waiting.windows + 1
+        settled = workers == waiting.workers and not view.fixed and not view.draining
+        due = settled and (bool(view.flows) or windows >= WINDOWS_FOR_FLOWS)
+        self._waiting[view.app] = _Waiting(workers, waiting.began_s, windows, view.end_s, due)
 
     def decide(self, view: SmoothedView, placement: Placement | None) -> Adopted | Planned | None:
         """The adoption or first placement that the app needs; None if neither."""
         adopted = drift(view, placement)
-        if adopted is not None:
-            if placement is None:
-                self.made(view.app)  # what may wait under this name is an older app
-            if placement is None and view.fresh and self._first is not First.ADOPT:
-                self._waiting[view.app] = _WaitingCandidate(
-                    tuple(worker.id for worker in view.workers), began_s=view.end_s
-                )
-                return replace(adopted, detail=f"{adopted.detail}, until its first placement ({self._first}) is made")
-            return adopted
-        waiting = self._waiting.get(view.app)
-        if waiting is None or view.end_s <= waiting.seen_s:
-            return None
-        if not self._is_due(view, waiting):
-            return None
-        placed = _placed(view, candidates(view), self._first)
-        if not isinstance(placed, Planned):
-            self.made(view.app)
-        return placed
+        if adopted is None:
+            waiting = self._waiting.get(view.app)
+            return _placed(view, candidates(view), self._first) if waiting is not None and waiting.due else None
+        if placement is None and self._waits(view):
+            return replace(adopted, detail=f"{adopted.detail}, until its first placement ({self._first}) is made")
+        return adopted
 
-    def made(self, app: AppId) -> None:
-        """Note that the first placement of an app is decided and carried out, or not wanted any more."""
-        self._waiting.pop(app, None)
+    def accepted(self, view: SmoothedView, placement: Placement | None) -> None:
+        """Remember that an adoption or a first placement of `decide` is carried out."""
+        if placement is not None and drift(view, placement) is not None:
+            return
+        self._waiting.pop(view.app, None)  # it is made; or what waits under this name is an older app
+        if placement is None and self._waits(view):
+            self._waiting[view.app] = _Waiting(_workers(view), began_s=view.end_s)
 
-    def _is_due(self, view: SmoothedView, waiting: _WaitingCandidate) -> bool:
-        """Whether all workers are there: none has come or gone since the last window, and none is away."""
-        waiting.windows, waiting.seen_s = waiting.windows + 1, view.end_s
-        workers = tuple(worker.id for worker in view.workers)
-        settled = workers == waiting.workers and not view.fixed and not view.draining
-        waiting.workers = workers
-        if view.end_s - waiting.began_s > WINDOWS * (view.end_s - view.start_s):
-            self.made(view.app)
-            return False
-        return settled and (bool(view.flows) or waiting.windows >= WINDOWS_FOR_FLOWS)
+    def _waits(self, view: SmoothedView) -> bool:
+        """Whether an app that is adopted gets a first placement of our own later."""
+        return view.fresh and self._first is not First.ADOPT
+
+
+def _workers(view: SmoothedView) -> tuple[WorkerId, ...]:
+    return tuple(worker.id for worker in view.workers)
 
 
 def candidates(view: SmoothedView) -> list[PlacementCandidate]:

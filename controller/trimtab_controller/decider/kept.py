@@ -11,6 +11,7 @@ workers restore what they have no copy of.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from trimtab_controller.decider.decision import Forgotten
 from trimtab_controller.decider.observing.observe import placed_workers
@@ -65,16 +66,14 @@ class AbsenceTracker:
 
     def to_forget(self, end_s: float, execution: Execution, intents: tuple[Intent, ...]) -> Iterator[Forgotten]:
         """The apps and workers that have been gone for too long; drained workers stay known while the drain lasts."""
-        for app, why in list(self._apps(end_s, execution))[:MOST]:
-            self.unrun.pop(app)
+        for app, why in islice(self._apps(end_s, execution), MOST):
             yield Forgotten(what=f"app {app}", answered=(), detail=why, app=app)
         if execution.in_flight:
             return
         owners = placed_workers(execution.placements.values())
         spared = owners | {each.worker for each in intents if isinstance(each, Drain)}
-        for worker, since in list(self.unseen.items())[:MOST]:
+        for worker, since in islice(self.unseen.items(), MOST):
             if end_s - since >= KEPT_S and worker not in spared:
-                self.unseen.pop(worker)
                 detail = f"no host has named it for {time_span(KEPT_S)}"
                 yield Forgotten(what=f"worker {worker}", answered=(), detail=detail, worker=worker)
 
@@ -108,11 +107,23 @@ class AbsenceTracker:
         return hosts if len(hosts) == 1 else ()
 
     def refusal(self, view: AppView, placements: Mapping[AppId, Placement]) -> str | None:
-        """Why a new app gets no first placement now; None: it gets one, which is counted for one of its hosts."""
+        """Why a new app gets no first placement now; None: it gets one."""
         if len(placements) >= MAX_APPS:
             return f"{len(placements)} apps have a placement, and {MAX_APPS} may"
         hosts = sorted({worker.host for worker in view.workers})
-        if any(self._new.spend(host, view.end_s) for host in hosts):
+        if any(self._new.has(host, view.end_s) for host in hosts):
             return None
         most = f"more than {NEW_AT_ONCE} new apps, and then more than one per {time_span(1 / NEW_PER_S)}"
         return f"{first_few(hosts)} had {most}"
+
+    def accepted(self, view: AppView) -> None:
+        """Count the first placement of a new app for one of its hosts."""
+        hosts = sorted({worker.host for worker in view.workers})
+        next((host for host in hosts if self._new.spend(host, view.end_s)), None)
+
+    def forget(self, app: AppId | None, worker: WorkerId | None) -> None:
+        """Forget an app or a worker."""
+        if app is not None:
+            self.unrun.pop(app, None)
+        if worker is not None:
+            self.unseen.pop(worker, None)

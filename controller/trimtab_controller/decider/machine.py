@@ -187,16 +187,14 @@ class Decider:
         if previous is not None and snapshot.end_ms <= previous.end_ms:
             return []  # a repetition, or out of order
         measured = self.record(now, snapshot)
-        forgotten = self._forgotten(snapshot) if self._situation.acts else []
+        forgotten = self._forgotten(now, snapshot) if self._situation.acts else []
         return [*measured, *forgotten, *(self._next(now) if self._wanted is None else self._before_windows(now))]
 
-    def _forgotten(self, snapshot: Snapshot) -> list[Decided]:
+    def _forgotten(self, now: float, snapshot: Snapshot) -> list[Decided]:
         """Apps and workers that have been gone for so long that nobody waits for them any more."""
         present = self._situation
-        found = list(present.seen.kept.to_forget(snapshot.end_ms / 1000.0, present.execution, self.intents))
-        for each in found:
-            present.seen.forget(each.app, each.worker, present.known.hosts)
-        return [Decided(decision=each) for each in found]
+        found = tuple(present.seen.kept.to_forget(snapshot.end_ms / 1000.0, present.execution, self.intents))
+        return [self._decided(now, each) for each in found]
 
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
         """Learn from a window newer than all previous ones, without making a decision."""
@@ -221,7 +219,7 @@ class Decider:
                 self._wanted = found
                 return [*actions, Solve(view=found.view)]
             if not (isinstance(found, Skip) and self._turns.spoken):
-                actions.append(Decided(decision=found, others=self._others if isinstance(found, Skip) else ()))
+                actions.append(self._decided(now, found, self._others if isinstance(found, Skip) else ()))
             self._turns.spoken = True
             if not isinstance(found, Adopted):
                 return actions
@@ -229,17 +227,18 @@ class Decider:
 
     def _decide(self, now: float, *, after_act: bool = False) -> Decision | SolveWanted:
         """The first answer in the order of policies; apps for which a plan was last sought in vain come last."""
-        present, known, self._others = self._situation, self.known, ()
+        known, self._others = self.known, ()
         cluster = [policy for policy in CLUSTER if policy.forbids or not after_act]
         if (decision := self._first_of(cluster, now)) is not None:
             return decision
         apps = self._turns.by_urgency(known.views, known.evaluations)
         skips = {}
         for app in self._turns.in_turn(apps):
+            self._policies.begin_turn(now, app)
             found = self._policies.decide(now, app)
             if not isinstance(found, Skip):
                 return found
-            skips[app] = noted(found, present.seen.note(now, known.views[app]))
+            skips[app] = noted(found, self._policies.note(now, known.views[app]))
         if not self._turns.spoken and (decision := self._first_of(REST, now)) is not None:
             return decision
         self._others = tuple(found for app in apps[1:] if isinstance(found := skips[app], Skip))
@@ -263,7 +262,12 @@ class Decider:
         idle = present.admit_cluster() is None and present.execution.scaling_of_operators is None
         if found is None and start and idle:
             found = self._policies.start_again(now)
-        return [] if found is None else [Decided(decision=found)]
+        return [] if found is None else [self._decided(now, found)]
+
+    def _decided(self, now: float, decision: Decision, others: tuple[Skip, ...] = ()) -> Decided:
+        """The action for a decision; what it leaves behind is remembered, since it will be carried out."""
+        self._policies.accepted(now, decision)
+        return Decided(decision=decision, others=others)
 
     # --- an answer ------------------------------------------------------------------------------------------------
 
@@ -280,7 +284,7 @@ class Decider:
         else:
             self._turns.again(self._spoken_of)
         self._spoken_of = set()
-        return [*blocked, Decided(decision=decision), *self._next(now, after_act=acts)]
+        return [*blocked, self._decided(now, decision), *self._next(now, after_act=acts)]
 
     # --- for those who ask what would be --------------------------------------------------------------------------
 

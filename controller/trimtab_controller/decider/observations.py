@@ -1,9 +1,9 @@
-"""What the decider has seen: it learns from each window, and answers what needs only what it remembers."""
+"""What the decider has seen: it learns from each window, and decides nothing."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from trimtab_controller.decider.budget import as_a_whole, budget_concerns
+from trimtab_controller.decider.budget import budget_concerns, held_changes
 from trimtab_controller.decider.collocation.remote_costs import Recalled as Recalled
 from trimtab_controller.decider.collocation.remote_costs import RemoteCostTracker
 from trimtab_controller.decider.collocation.worth import (
@@ -11,17 +11,24 @@ from trimtab_controller.decider.collocation.worth import (
     end_costs,
     local_sends,
     together_in,
-    why_not_used,
     with_stated_costs,
 )
 from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use, name_concerns
-from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, SolveWanted, StandbysPlaced
+from trimtab_controller.decider.decision import (
+    Adopted,
+    Decision,
+    Forgotten,
+    PlanEnded,
+    Planned,
+    Resized,
+    StandbysPlaced,
+)
 from trimtab_controller.decider.drained import drain_concerns
 from trimtab_controller.decider.events import RoundMeasured
-from trimtab_controller.decider.guarded import backs_off, guard_concerns
+from trimtab_controller.decider.guarded import guard_concerns
 from trimtab_controller.decider.hosts.full import FullHosts
 from trimtab_controller.decider.hosts.headroom import capacity_of
-from trimtab_controller.decider.hosts.hosts import HostTracker, with_arrivals
+from trimtab_controller.decider.hosts.hosts import HostTracker
 from trimtab_controller.decider.hosts.revoked import not_steered, too_late_for
 from trimtab_controller.decider.kept import AbsenceTracker
 from trimtab_controller.decider.known import WindowResult
@@ -37,16 +44,10 @@ from trimtab_controller.decider.observing.view import (
     AppView,
     DemandView,
     NotReady,
-    PlannableView,
-    RestoreCost,
     SmoothedView,
 )
 from trimtab_controller.decider.operators.intents import in_maintenance
-from trimtab_controller.decider.operators.moves import pinned_in
 from trimtab_controller.decider.orphans.orphans import Orphans
-from trimtab_controller.decider.orphans.restoring import with_restores
-from trimtab_controller.decider.planning.judgement import still_free
-from trimtab_controller.decider.planning.trial import trial_in
 from trimtab_controller.decider.predictions.tracker import PredictionTracker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.concerns import rule_concerns
@@ -54,12 +55,11 @@ from trimtab_controller.decider.rules.known import KnownRule, followed, known_ru
 from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.decider.size.pool import crash_concerns, startable
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
-from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.decider.standbys.rounds import StandbyRounds
 from trimtab_controller.execution.budget import PauseBudget
-from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution, GuardStop
-from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
+from trimtab_controller.plan import PlanReason
+from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.rules import Rule
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -158,6 +158,7 @@ class Observations:
             hosts=self.hosts,
         )
         self.sizes.observe(seen, execution, intents, settled)
+        self.sizes.held = held_changes(now, self.budget, execution, self.sizes.verdicts)
         off = {each for workers in maintained.values() for each in workers}
         drained = drain_concerns(execution, snapshot, draining, intents)
         self.known = self._put_together(now, seen, execution, rules, missing, draining, off=off, drained=drained)
@@ -222,7 +223,7 @@ class Observations:
     ) -> Iterator[Concern]:
         """What the trackers want operators to look at; `off` = workers that are off for maintenance."""
         yield from self.predictions.concerns
-        yield from guard_concerns(now, self._unforgiven(execution))
+        yield from guard_concerns(now, self.unforgiven(execution))
         yield from self.standbys.concerns
         yield from self.orphans.concerns
         yield from self.sizes.concerns
@@ -230,15 +231,6 @@ class Observations:
         yield from budget_concerns(now, self.budget, execution, views, draining)
         ran = {worker: row.app for worker, row in self.liveness.ran.items()}
         yield from crash_concerns(snapshot, ran, off=off)
-
-    def next_owners(
-        self, now: float, execution: Execution, learned: LearnedRestores
-    ) -> Planned | StandbysPlaced | PlanEnded | None:
-        """Next owners for the orphans of an app, or the end of a plan that they would have to wait for."""
-        found = self.orphans.place(execution, learned, self.standbys.promised(now))
-        if found is not None:
-            self.predictions.forget(found.plan.app if isinstance(found, Planned) else found.app)
-        return found
 
     def revoke(self, hosts: frozenset[HostId]) -> None:
         """Hear which hosts have no key any more; what the last window showed of them does not count any longer."""
@@ -248,73 +240,53 @@ class Observations:
             known.not_ready = known.not_ready or too_late_for(known.snapshot, new)
             known.snapshot = not_steered(known.snapshot, new)
 
+    def accepted(self, now: float, decision: Decision, execution: Execution) -> None:
+        """Remember what follows from a decision that is carried out; `execution` = the state before it."""
+        match decision:
+            case Planned(plan=plan):
+                self.orphans.accepted(plan.app, decision)
+                self.standbys.accepted(now, execution.placements.get(plan.app), decision)
+                if decision.next_owners is not None:
+                    self.predictions.forget(plan.app)
+                elif plan.reason is not PlanReason.FIRST or decision.id is not None:
+                    self.predictions.plan(now, plan.app, plan.collocation)
+            case StandbysPlaced(app=app) | PlanEnded(app=app):
+                self.orphans.accepted(app, decision)
+                if decision.next_owners is not None:
+                    self.predictions.forget(app)
+                if isinstance(decision, StandbysPlaced):
+                    self.standbys.accepted(now, execution.placements.get(app), decision)
+            case Adopted(app=app):
+                placement = execution.placements.get(app)
+                view = self.known.views[app]
+                if placement is None and isinstance(view, SmoothedView):
+                    self.kept.accepted(view)
+                self.standbys.accepted(now, placement, decision)
+            case Resized():
+                self.sizes.accepted(decision)
+            case Forgotten():
+                self.forget(decision.app, decision.worker, self.known.hosts)
+            case _:
+                pass
+
     def forget(self, app: AppId | None, worker: WorkerId | None, reporting: Collection[HostId]) -> None:
         """Forget an app or a worker that is gone for good; `reporting` = hosts that report."""
         self.liveness.forget(app, worker, reporting)
         self.history.forget(app)
+        self.kept.forget(app, worker)
         self.remote_costs.forget(app)
         self.left_alone.forget(app)
         if app is not None and worker is None:
             self.sizes.forecasts.forget(app)
-
-    def to_plan(
-        self, now: float, view: SmoothedView, execution: Execution, intents: Iterable[Intent], learned: LearnedRestores
-    ) -> PlannableView:
-        """The view as plans are made with it: what may not move, where state is already, and the room that is left.
-
-        `intents` = those in force; an operator may move more key groups at once than a plan for balance.  `learned` =
-        what restores cost.
-        """
-        view = with_arrivals(view, execution.in_flight, self.known.views, self.standbys.promised(now))
-        wished = (len(each.moves) for each in intents if isinstance(each, MoveKeyGroups) and each.app == view.app)
-        most = max(self._settings.max_migrations, *wished, 0)
-        found = PlannableView.of(
-            view,
-            copies=self.standbys.copies(view, execution.placements.get(view.app), self.known.snapshot, most),
-            restore=RestoreCost(unit_s=learned.unit_s, bytes_s=learned.bytes_per_s),
-        )
-        pinned = pinned_in(now, found, execution.hand_moved) | self.left_alone.pinned(now, view.app)
-        return replace(found, pinned=pinned)
-
-    def note(self, now: float, view: SmoothedView | NotReady) -> str:
-        """What to add to decisions about the balance of an app: which key groups stay, and which method is not used."""
-        notes = (
-            why_not_used(self._settings, view),
-            self.left_alone.describe(now, view.app) if view.app is not None else "",
-        )
-        return "; ".join(filter(None, notes))
-
-    def trial(
-        self, now: float, view: PlannableView, execution: Execution, idle: Skip, draining: Collection[WorkerId]
-    ) -> Planned | None:
-        """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""
-        newest, together = self.known.views.get(view.app), self.known.together.get(view.app)
-        held = self.predictions.holds(view.app) or backs_off(now, self._unforgiven(execution).get(view.app))
-        if together is None or not isinstance(newest, SmoothedView) or held:
-            return None
-        found = trial_in(now, view, together.fits, execution, self._settings, idle)
-        if found is None or still_free(found, newest, draining) is not None:
-            return None
-        fits = isinstance(as_a_whole(found, self.budget.use(now, execution, view.app)), Planned)
-        return self.with_restores(found, execution) if fits else None
-
-    def hold(self, now: float, wanted: SolveWanted, execution: Execution) -> Skip | None:
-        """The reason to make no plan for balance: the guard, or the last plans missed.  Drains continue."""
-        stop = self._unforgiven(execution).get(wanted.view.app)
-        return (None if wanted.must_move else backs_off(now, stop)) or self.predictions.hold(wanted)
 
     def forgive(self, execution: Execution) -> None:
         """Let no earlier plan hold up the next one, because an operator has resumed, who has looked at them."""
         self.predictions.forgive()
         self._forgiven = frozenset(stop.plan for stop in execution.guarded.values())
 
-    def _unforgiven(self, execution: Execution) -> dict[AppId, GuardStop]:
+    def unforgiven(self, execution: Execution) -> dict[AppId, GuardStop]:
+        """The plans that the guard has ended, but for those that hold up nothing any more."""
         return {app: stop for app, stop in execution.guarded.items() if stop.plan not in self._forgiven}
-
-    def with_restores(self, planned: Planned, execution: Execution) -> Planned:
-        """The plan, with what its targets lack of the state."""
-        app, snapshot = planned.plan.app, self.known.snapshot
-        return with_restores(planned, snapshot, state_held(snapshot, app, execution.placements.get(app)))
 
     def too_early(self, view: AppView, execution: Execution) -> NotReady | None:
         """Why a view says nothing of the app: it began before its last change ended, and mixes two placements."""

@@ -11,10 +11,12 @@ from functools import cached_property
 from typing import Generic, TypeVar
 
 from trimtab_controller.decider.budget import as_a_whole, change_of_workers, within
+from trimtab_controller.decider.collocation.worth import why_not_used
 from trimtab_controller.decider.decision import (
+    Adopted,
     Decision,
-    Forgotten,
     Planned,
+    Proposed,
     Skip,
     SolveWanted,
     StandbysPlaced,
@@ -22,20 +24,27 @@ from trimtab_controller.decider.decision import (
 )
 from trimtab_controller.decider.drained import to_start
 from trimtab_controller.decider.first import FirstPlacements, any_drift
-from trimtab_controller.decider.guarded import roll_back
+from trimtab_controller.decider.guarded import backs_off, roll_back
+from trimtab_controller.decider.hosts.hosts import with_arrivals
 from trimtab_controller.decider.hosts.revoked import in_vain
-from trimtab_controller.decider.observing.view import NotReady, PlannableView, SmoothedView
+from trimtab_controller.decider.observing.view import NotReady, PlannableView, RestoreCost, SmoothedView
+from trimtab_controller.decider.operators.intents import answer, to_forget
 from trimtab_controller.decider.operators.modes import PlanTimes
-from trimtab_controller.decider.operators.proposals import as_mode_says, shown_only
+from trimtab_controller.decider.operators.moves import pinned_in
+from trimtab_controller.decider.operators.proposals import as_mode_says, shown_only, wanted_by_operators
+from trimtab_controller.decider.operators.undrained import Allowed, to_stop_undrained
+from trimtab_controller.decider.orphans.restoring import with_restores
 from trimtab_controller.decider.planning.admission import admit
-from trimtab_controller.decider.planning.judgement import judge_now, noted
+from trimtab_controller.decider.planning.judgement import judge_now, noted, still_free
+from trimtab_controller.decider.planning.trial import trial_in
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.moves import later, with_priorities
 from trimtab_controller.decider.situation import AppOrder, Situation
+from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer, NoAnswer
-from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
 from trimtab_protocol.messages.names import AppId
 
 FOR_BALANCE = frozenset({PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION})
@@ -85,7 +94,7 @@ class AppTurn:
 
 
 class Policies:
-    """The answers in the present situation."""
+    """The answers in the present situation.  Asking changes nothing; what a decision leaves behind: `accepted`."""
 
     def __init__(self, situation: Situation, first: FirstPlacements, turns: AppOrder) -> None:
         """`turns` = for which apps a plan was last sought without result."""
@@ -93,15 +102,31 @@ class Policies:
         self._first = first
         self._turns = turns
 
+    def begin_turn(self, now: float, app: AppId) -> None:
+        """Note that an app has its turn in this window."""
+        turn = AppTurn(self, now, app)
+        if self.situation.acts and self.admit_app(turn) is None:
+            self._first.observe(turn.view)
+
+    def accepted(self, now: float, decision: Decision) -> None:
+        """Remember what follows from a decision, if it is carried out."""
+        present = self.situation
+        if not present.acting:
+            return
+        if isinstance(decision, Adopted) or (isinstance(decision, Planned | Proposed) and _is_first(decision)):
+            app = decision.app if isinstance(decision, Adopted) else decision.plan.app
+            view = present.known.views[app]
+            assert isinstance(view, SmoothedView)
+            self._first.accepted(view, present.execution.placements.get(app))
+        present.operators.accepted(decision)
+        present.seen.accepted(now, decision, present.execution)
+
     # --- of the cluster -------------------------------------------------------------------------------------------
 
     def forget(self, now: float) -> Decision | None:
         """What operators want forgotten."""
-        present = self.situation
-        found = present.operators.to_forget(present.execution, present.known)
-        if isinstance(found, Forgotten):
-            present.seen.forget(found.app, found.worker, present.known.hosts)
-        return found
+        present, known = self.situation, self.situation.known
+        return to_forget(present.operators.in_force, present.execution, known.snapshot, known.not_ready)
 
     def end_plan(self, now: float) -> Decision | None:
         """The end of a plan in flight that cannot go on, since the key of one of its hosts is revoked."""
@@ -112,12 +137,14 @@ class Policies:
         present = self.situation
         if present.paused is not None or present.known.not_ready is not None:
             return None
-        return present.seen.next_owners(now, present.execution, present.learned)
+        promised = present.seen.standbys.promised(now)
+        return present.seen.orphans.place(present.execution, present.learned, promised)
 
     def answer_operators(self, now: float) -> Decision | None:
         """Answers to operators that need no plan."""
         present = self.situation
-        return present.operators.answer(now, present.execution, present.known, present.plans)
+        intents, snapshot = present.operators.in_force, present.known.snapshot
+        return answer(now, intents, present.execution, snapshot, present.plans)
 
     def admit_cluster(self, now: float) -> Skip | None:
         """Why nothing is planned for any app: the controller is paused, or its journal cannot be trusted."""
@@ -131,7 +158,13 @@ class Policies:
         return (
             present.seen.sizes.correct(present.execution, present.operators.in_force, present.known)
             or self.start_again(now)
-            or present.operators.to_stop(now, present.execution, present.known, present.plans, present.seen.budget)
+            or to_stop_undrained(
+                now,
+                present.operators.in_force,
+                present.execution,
+                present.known,
+                Allowed(plans=present.plans, budget=present.seen.budget),
+            )
         )
 
     def start_again(self, now: float) -> Decision | None:
@@ -168,29 +201,48 @@ class Policies:
         evaluation, windows = present.known.evaluations[app], present.seen.history[app].windows
         found = admit(now, view, evaluation, present.execution, present.settings, windows=windows)
         if isinstance(found, Skip):
-            trial = present.seen.trial(now, view, present.execution, found, present.draining)
+            trial = self._trial(now, view, found)
             return found if trial is None else self._as_mode_says(now, view, trial)
         times = present.plans.times_of(app)
-        waits = frozen(now, times, app, found.reason, found.detail) or present.seen.hold(now, found, present.execution)
+        waits = frozen(now, times, app, found.reason, found.detail) or self._hold(now, found)
         return waits or within(found, turn.use, present.settings.max_migrations)
 
     def view_to_plan(self, now: float, view: SmoothedView, *wishes: Intent) -> PlannableView:
-        """The view as plans are made with it; `wishes` = intents that are not in force yet."""
-        present = self.situation
+        """The view as plans are made with it: what may not move, where state is already, and the room that is left.
+
+        `wishes` = intents that are not in force yet: an operator may move more key groups at once than a plan.
+        """
+        present, seen = self.situation, self.situation.seen
+        execution, learned = present.execution, present.learned
+        view = with_arrivals(view, execution.in_flight, present.known.views, seen.standbys.promised(now))
         intents = (*present.operators.in_force, *wishes)
-        found = present.seen.to_plan(now, view, present.execution, intents, present.learned)
+        wished = (len(each.moves) for each in intents if isinstance(each, MoveKeyGroups) and each.app == view.app)
+        most = max(present.settings.max_migrations, *wished, 0)
+        found = PlannableView.of(
+            view,
+            copies=seen.standbys.copies(view, execution.placements.get(view.app), present.known.snapshot, most),
+            restore=RestoreCost(unit_s=learned.unit_s, bytes_s=learned.bytes_per_s),
+        )
+        pinned = pinned_in(now, found, execution.hand_moved) | seen.left_alone.pinned(now, view.app)
+        found = replace(found, pinned=pinned)
         # Where those of the highest priority could not leave in the last round, others may go before them.
         waiting = () if view.app in self._turns.in_vain else later(found, present.settings.max_migrations)
         return replace(found, later=waiting) if waiting else found
 
-    def conclude(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Decision:
+    def conclude(self, now: float, wanted: SolveWanted, found: Answer | NoAnswer) -> Decision:
         """The decision that an answer of the solver leads to."""
-        present, view = self.situation, wanted.view
-        decision, note = self._judge(now, wanted, answer), present.seen.note(now, view)
+        view = wanted.view
+        decision, note = self._judge(now, wanted, found), self.note(now, view)
         if isinstance(decision, Skip):
-            trial = present.seen.trial(now, view, present.execution, decision, present.draining)
+            trial = self._trial(now, view, decision)
             return noted(self._as_mode_says(now, view, trial) if trial else self._instead_of(now, decision), note)
         return noted(self._as_mode_says(now, view, decision), note)
+
+    def note(self, now: float, view: SmoothedView | NotReady) -> str:
+        """What to add to decisions about the balance of an app: which key groups stay, and which method is not used."""
+        present = self.situation
+        left_alone = present.seen.left_alone.describe(now, view.app) if view.app is not None else ""
+        return "; ".join(filter(None, (why_not_used(present.settings, view), left_alone)))
 
     def place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place in the first app that lacks some; asked only when there is nothing else to do."""
@@ -223,8 +275,7 @@ class Policies:
             whole = as_a_whole(placed, turn.use)
             if isinstance(whole, Skip):
                 return whole
-            self._first.made(view.app)
-            return as_mode_says(now, present.seen.with_restores(whole, present.execution), present.plans)
+            return as_mode_says(now, self._with_restores(whole), present.plans)
         if placed is None or not present.is_only_told(view.app):
             if placed is not None and placement is None:
                 why = present.seen.kept.refusal(view, present.execution.placements)
@@ -237,31 +288,59 @@ class Policies:
     def plans_of_operators(self, turn: AppTurn) -> Decision | None:
         """The plan that an operator wants or approves, what becomes of one that waits, or the guard's moves back."""
         present, now, view = self.situation, turn.now, turn.to_plan
-        found = present.operators.plan(now, view, present.execution, present.plans, band=present.settings.load_distance)
+        waiting, band = present.execution.proposals.get(view.app), present.settings.load_distance
+        found = wanted_by_operators(now, view, waiting, present.operators.in_force, present.plans, band=band)
         found = found or roll_back(now, view, present.execution.guarded.get(view.app))
         if isinstance(found, Planned):
             found = as_a_whole(found, turn.use)
         if isinstance(found, Planned):
-            found = self._begun(now, view, present.seen.with_restores(found, present.execution))
-        present.operators.done_with(found)
+            found = self._begun(now, view, self._with_restores(found))
         return found
 
     # --- what becomes of a plan -----------------------------------------------------------------------------------
 
-    def _judge(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:
+    def _judge(self, now: float, wanted: SolveWanted, solved: Answer | NoAnswer) -> Planned | Skip:
         """Judge the answer by what became known while the solver worked."""
         present, app = self.situation, wanted.view.app
-        if isinstance(answer, NoAnswer):
-            return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason, app=app)
+        if isinstance(solved, NoAnswer):
+            return Skip(reason=SkipReason.SOLVER_FAILED, detail=solved.reason, app=app)
         if (changed := present.admit_cluster() or present.admit_app(app)) is not None:
             return changed
         draining = present.draining
-        found = judge_now(wanted, answer, present.known, present.execution, present.learned, present.settings, draining)
+        found = judge_now(wanted, solved, present.known, present.execution, present.learned, present.settings, draining)
         if isinstance(found, Planned) and found.plan.reason is not wanted.reason:
             # Nothing can move for the drain or the rule that it was for.
             balance = replace(wanted, reason=found.plan.reason, detail=found.plan.detail)
-            found = present.seen.hold(now, balance, present.execution) or found
+            found = self._hold(now, balance) or found
         return found
+
+    def _hold(self, now: float, wanted: SolveWanted) -> Skip | None:
+        """The reason to make no plan for balance: the guard, or the last plans missed.  Drains continue."""
+        if wanted.must_move:
+            return None
+        seen, app = self.situation.seen, wanted.view.app
+        stop = seen.unforgiven(self.situation.execution).get(app)
+        return backs_off(now, stop) or seen.predictions.hold(app, wanted.detail)
+
+    def _trial(self, now: float, view: PlannableView, idle: Skip) -> Planned | None:
+        """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""
+        present, app = self.situation, view.app
+        newest, together = present.known.views.get(app), present.known.together.get(app)
+        held = present.seen.predictions.holds(app) or backs_off(
+            now, present.seen.unforgiven(present.execution).get(app)
+        )
+        if together is None or not isinstance(newest, SmoothedView) or held:
+            return None
+        found = trial_in(now, view, together.fits, present.execution, present.settings, idle)
+        if found is None or still_free(found, newest, present.draining) is not None:
+            return None
+        fits = isinstance(as_a_whole(found, present.budget_use(now, app)), Planned)
+        return self._with_restores(found) if fits else None
+
+    def _with_restores(self, planned: Planned) -> Planned:
+        """The plan, with what its targets lack of the state."""
+        present, app, snapshot = self.situation, planned.plan.app, self.situation.known.snapshot
+        return with_restores(planned, snapshot, state_held(snapshot, app, present.execution.placements.get(app)))
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
         """Standbys to place instead of a skip; whatever forbids a plan forbids these too."""
@@ -281,11 +360,14 @@ class Policies:
         return self._begun(now, view, found) if present.acting and isinstance(found, Planned) else found
 
     def _begun(self, now: float, view: PlannableView, planned: Planned) -> Planned:
-        """A plan that is carried out, with standbys; what it predicts is remembered."""
+        """A plan that is carried out, with standbys."""
         present = self.situation
-        present.seen.predictions.plan(now, view.app, planned.plan.collocation)
         planned = replace(planned, plan=with_priorities(view, planned.plan))
         return present.seen.standbys.with_plan(now, view, present.execution.placements.get(view.app), planned)
+
+
+def _is_first(decision: Planned | Proposed) -> bool:
+    return decision.plan.reason is PlanReason.FIRST and not (isinstance(decision, Planned) and decision.id)
 
 
 def frozen(now: float, times: PlanTimes, app: AppId, reason: PlanReason, detail: str) -> Skip | None:

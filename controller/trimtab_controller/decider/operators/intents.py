@@ -5,7 +5,7 @@ when it was heard, if it is dated later than that.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from trimtab_controller.decider.decision import (
@@ -17,14 +17,11 @@ from trimtab_controller.decider.decision import (
     ProposalEnded,
     Restarted,
 )
-from trimtab_controller.decider.known import WindowResult
-from trimtab_controller.decider.observing.view import NotReady, PlannableView
+from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.modes import PlanSettings
-from trimtab_controller.decider.operators.proposals import answer_to, any_at_once, wanted_by_operators
+from trimtab_controller.decider.operators.proposals import answer_to, any_at_once
 from trimtab_controller.decider.operators.rolling import draining, restarted
-from trimtab_controller.decider.operators.undrained import Allowed, to_stop_undrained
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.intents import (
     Drain,
@@ -43,7 +40,7 @@ from trimtab_protocol.wording import counted, first_few
 
 
 class OperatorIntents:
-    """The intents `in_force`; those that a decision answers end with it (`done_with`)."""
+    """The intents `in_force`; those that a decision answers end with it (`accepted`)."""
 
     def __init__(self) -> None:
         self.in_force: tuple[Intent, ...] = ()
@@ -74,45 +71,24 @@ class OperatorIntents:
         """The apps of which an operator wants key groups moved."""
         return {each.app for each in self.in_force if isinstance(each, MoveKeyGroups)}
 
-    def to_forget(self, execution: Execution, known: WindowResult) -> Forgotten | IntentRefused | None:
-        """What an operator wants forgotten, or why it is not; the intent ends with it."""
-        found = to_forget(self.in_force, execution, known.snapshot, known.not_ready)
-        self.done_with(found)
-        return found
-
-    def answer(self, now: float, execution: Execution, known: WindowResult, plans: PlanSettings) -> Decision | None:
-        """Answer what operators say of plans, as far as that needs no plan, and end restarts that are done.
-
-        The intents end with it.
-        """
-        found = (
-            answer_to(now, self.in_force, execution, plans)
-            or restarted(self.in_force, execution, known.snapshot)
-            or maintenance_over(now, self.in_force)
-        )
-        self.done_with(found)
-        return found
-
-    def to_stop(
-        self, now: float, execution: Execution, known: WindowResult, plans: PlanSettings, budget: PauseBudget
-    ) -> Decision | None:
-        """The next worker that is stopped with its key groups, since no host of its app can be drained."""
-        return to_stop_undrained(now, self.in_force, execution, known, Allowed(plans=plans, budget=budget))
-
-    def plan(
-        self, now: float, view: PlannableView, execution: Execution, plans: PlanSettings, *, band: float
-    ) -> Decision | None:
-        """The plan that an operator wants or approves, or what becomes of one that waits; `band` in pp."""
-        waiting = execution.proposals.get(view.app)
-        return wanted_by_operators(now, view, waiting, self.in_force, plans, band=band)
-
-    def done_with(self, found: Decision | None) -> None:
+    def accepted(self, decision: Decision) -> None:
         """End the intents that a decision answers."""
-        match found:
+        match decision:
             case Planned() | ProposalEnded() | IntentRefused() | Restarted() | MaintenanceEnded() | Forgotten():
-                self.in_force = tuple(intent for intent in self.in_force if intent.key not in found.answered)
+                self.in_force = tuple(intent for intent in self.in_force if intent.key not in decision.answered)
             case _:
                 pass
+
+
+def answer(
+    now: float, intents: Sequence[Intent], execution: Execution, snapshot: Snapshot | None, plans: PlanSettings
+) -> Decision | None:
+    """The answer to what operators say of plans, as far as that needs no plan; the end of restarts that are done."""
+    return (
+        answer_to(now, intents, execution, plans)
+        or restarted(intents, execution, snapshot)
+        or maintenance_over(now, intents)
+    )
 
 
 def to_forget(

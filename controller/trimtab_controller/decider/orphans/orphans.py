@@ -24,7 +24,7 @@ from itertools import chain
 import numpy as np
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.decision import PlanEnded, Planned, StandbysPlaced
+from trimtab_controller.decider.decision import NextOwners, PlanEnded, Planned, StandbysPlaced
 from trimtab_controller.decider.hosts.hosts import HostsSeen
 from trimtab_controller.decider.hosts.resources import with_less_disk
 from trimtab_controller.decider.observing.demand import WorkerDemand
@@ -120,7 +120,7 @@ class Orphans:
         Any other plan of the app ends early for them.  `promised` = bytes on the disk of each host that standbys are
         about to write.
         """
-        for app, (seen, orphaned) in sorted(self._found.items()):
+        for app, (seen, orphaned) in sorted(self._found.items()):  # a list: what leads to nothing is taken out
             placement = execution.placements.get(app)
             running = execution.rounds[app] if execution.busy(app) else None
             if placement is None or (running is not None and not running.takes_more):
@@ -138,28 +138,36 @@ class Orphans:
             placed = place_orphans(view, orphaned, self._hosts, self._asked, operations=OPERATIONS, restores=restores)
             if placed is None:
                 continue
-            del self._found[app]
-            self._offered[app] = frozenset(view.hosts)
-            if placed.forced:
-                self._crowded[app] = frozenset(orphaned.owners), _concern(app, orphaned, placed)
+            crowd = _concern(app, orphaned, placed) if placed.forced else None
+            chosen = NextOwners(offered=frozenset(view.hosts), lost=frozenset(orphaned.owners), crowd=crowd)
             changed = (each for each, target in placed.targets.items() if waiting.get(each) != target)
             rows = {each: placement.of(each.operator, each.partition) for each in changed}
             lost = {each: row for each, row in rows.items() if row[0] in orphaned.owners}  # else adopted meanwhile
-            if running is not None and len(lost) + len(settled) + len(waiting) > MOST_SCHEDULED:
-                continue  # when the plan in flight has ended
+            too_many = running is not None and len(lost) + len(settled) + len(waiting) > MOST_SCHEDULED
+            if too_many or not lost:
+                self._chosen(app, chosen)  # nothing new, or when the plan in flight has ended: not sought again before
+                continue
             if len(lost) > MOST_SCHEDULED:
                 named = {each: next_owned(row, placed.targets[each]) for each, row in lost.items()}
-                return StandbysPlaced(app=app, rows=named, detail=_described(orphaned, placed))
-            if lost:
-                sources = {each: row[0] for each, row in lost.items()}
-                plan = with_priorities(view, _plan(view, orphaned, placed, sources))
-                if running is not None:
-                    plan = replace(plan, detail=f"{plan.detail}; added to plan {running.plan}")
-                planned = Planned(plan=plan)
-                found = with_restores(planned, newest, held)
-                assert isinstance(found, Planned)
-                return found
+                return StandbysPlaced(app=app, rows=named, detail=_described(orphaned, placed), next_owners=chosen)
+            sources = {each: row[0] for each, row in lost.items()}
+            plan = with_priorities(view, _plan(view, orphaned, placed, sources))
+            if running is not None:
+                plan = replace(plan, detail=f"{plan.detail}; added to plan {running.plan}")
+            return with_restores(Planned(plan=plan, next_owners=chosen), newest, held)
         return None
+
+    def accepted(self, app: AppId, decision: Planned | StandbysPlaced | PlanEnded) -> None:
+        """Remember that a decision of `place` is carried out."""
+        if decision.next_owners is not None and not isinstance(decision, PlanEnded):
+            self._chosen(app, decision.next_owners)
+
+    def _chosen(self, app: AppId, chosen: NextOwners) -> None:
+        """The orphans of an app have what they can get until the next window."""
+        self._found.pop(app, None)
+        self._offered[app] = chosen.offered
+        if chosen.crowd is not None:
+            self._crowded[app] = chosen.lost, chosen.crowd
 
     def _ended(self, running: Round, view: AppView, orphaned: Orphaned) -> PlanEnded | None:
         """The early end of a plan that next owners would have to wait for."""
@@ -167,7 +175,8 @@ class Orphans:
             return None
         ends = {end for each in running.handovers for end in (each.source, each.target, *chain(*each.previous))}
         detail = f"ended early, since {first_few(orphaned.owners)} is away and {len(orphaned.table)} key groups need"
-        return PlanEnded(app=view.app, lost=frozenset(ends - self._here), detail=f"{detail} a next owner")
+        lost = frozenset(ends - self._here)
+        return PlanEnded(app=view.app, lost=lost, detail=f"{detail} a next owner", next_owners=NextOwners())
 
     def _targets(
         self, view: SmoothedView, running: Round | None

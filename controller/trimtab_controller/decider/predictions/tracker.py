@@ -10,7 +10,7 @@ import numpy as np
 
 from trimtab_controller.decider.collocation.worth import saved_since
 from trimtab_controller.decider.concerns import ClusterUse, Concern
-from trimtab_controller.decider.decision import Skip, SolveWanted
+from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.events import MeasuredMove, RoundMeasured, Saving
 from trimtab_controller.decider.observing.evaluate import evaluate
 from trimtab_controller.decider.observing.view import DemandView, NotReady
@@ -50,13 +50,13 @@ class PredictionTracker:
         """One concern for each app that gets no plans for balance at present."""
         return tuple(misses.concern for misses in self._misses.values() if misses.holding)
 
-    def hold(self, wanted: SolveWanted) -> Skip | None:
-        """The reason to make no plan for balance, if the app's last plans missed.  Drains continue."""
-        misses = self._misses.get(wanted.view.app)
-        if wanted.must_move or misses is None or not misses.holding:
+    def hold(self, app: AppId, wanted: str) -> Skip | None:
+        """The reason to make no plan for balance, which is `wanted` all the same, if the app's last plans missed."""
+        misses = self._misses.get(app)
+        if misses is None or not misses.holding:
             return None
-        detail = f"{wanted.view.app}: {wanted.detail}, but {misses.detail}; no further plan for balance"
-        return Skip(reason=SkipReason.PLANS_MISS, detail=detail, app=wanted.view.app)
+        detail = f"{app}: {wanted}, but {misses.detail}; no further plan for balance"
+        return Skip(reason=SkipReason.PLANS_MISS, detail=detail, app=app)
 
     def holds(self, app: AppId) -> bool:
         """Whether the app gets no plan for balance, because its last plans missed."""

@@ -144,7 +144,6 @@ class SizeRounds:
         }
         self._needs = {app: need for app, need in self._needs.items() if app in apps}
         self.failures = {app: why for app, why in self.failures.items() if app in apps}
-        self.held = {app: why for app, why in self.held.items() if app in apps}
         self.concerns = tuple(self._concerns())
 
     def _follow_demand(self, seen: SeenApps) -> None:
@@ -175,7 +174,6 @@ class SizeRounds:
         for app, size in execution.sizes.items():
             for worker in size.leaving:
                 if worker in said:
-                    self._needs.pop(app, None)  # the operator's word begins the delay anew
                     word = said[worker]
                     detail = f"{word.by} keeps {worker}: {word.reason}"
                     return Resized(app=app, keep=(worker,), detail=detail, answered=(word.key,))
@@ -199,10 +197,6 @@ class SizeRounds:
             return None
         assert verdict.workers is not None
         assert verdict.wanted is not None
-        self._needs.pop(app, None)  # what is needed next is seen in the windows after this change
-        self.verdicts[app] = replace(verdict, due=False)
-        if hook:
-            self.waiting.add(app)
         change = SizeChange(at=now, before=verdict.workers, after=verdict.wanted, rate=verdict.rate or 0.0)
         return Resized(
             app=app,
@@ -213,6 +207,17 @@ class SizeRounds:
             change=change,
             detail=verdict.detail,
         )
+
+    def accepted(self, decision: Resized) -> None:
+        """Remember that a change, or a correction, is carried out."""
+        app = decision.app
+        if app is None or (decision.change is None and not decision.answered):
+            return
+        self._needs.pop(app, None)  # the delay begins anew: with the windows after a change, or an operator's word
+        if decision.change is not None:
+            self.verdicts[app] = replace(self.verdicts[app], due=False)
+        if decision.short:
+            self.waiting.add(app)
 
     def hook_ended(self, app: AppId, failure: str | None) -> None:
         """The hook that was run for an app has ended; `failure` None: it did what it should."""

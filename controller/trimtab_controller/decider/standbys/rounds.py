@@ -190,12 +190,9 @@ class StandbyRounds:
 
     def promised(self, now: float) -> Mapping[HostId, float]:
         """Bytes on the disk of each host that new standbys may still write."""
-        while self._rounds and self._rounds[0].at <= now - WRITTEN_S:
-            self._rounds.popleft()
+        writing = (row for row in self._rounds if row.at > now - WRITTEN_S)
         found: dict[HostId, float] = {}
-        for host, size in (
-            (host, size) for row in self._rounds for of in row.lacking.values() for host, size in of.items()
-        ):
+        for host, size in ((host, size) for row in writing for of in row.lacking.values() for host, size in of.items()):
             found[host] = found.get(host, 0.0) + size
         return found
 
@@ -271,7 +268,7 @@ class StandbyRounds:
             known.settled = free
         rows = {key_group: row for key_group, row in chosen.rows.items() if key_group not in besides}
         lacking = {key_group: of for key_group, of in chosen.lacking.items() if key_group in rows}
-        return self._begun(now, view.app, placement, replace(chosen, rows=rows, lacking=lacking))
+        return replace(chosen, rows=rows, lacking=lacking)
 
     def _replacements(self, now: float, view: SmoothedView, placement: Placement) -> StandbyRows:
         """The rows that replace present standbys by better ones."""
@@ -282,9 +279,8 @@ class StandbyRounds:
         survival = self.survivals.get(view.app)
         if early or known is None or survival is None or survival.excess_pct < TOLERANCE_PCT:
             return StandbyRows()
-        self._replaced_at[view.app] = now
-        chosen = known.following.choose(view, known.situation.wanted, ROUND, TOLERANCE_PCT)
-        return self._begun(now, view.app, placement, chosen)
+        self._replaced_at[view.app] = now  # also where none is better: it takes long to find out
+        return known.following.choose(view, known.situation.wanted, ROUND, TOLERANCE_PCT)
 
     def _is_early(self, now: float, app: AppId, placement: Placement | None) -> bool:
         if now < self._begun_at.get(app, 0.0) + ROUND_INTERVAL_S:
@@ -292,14 +288,17 @@ class StandbyRounds:
         last = next((row for row in reversed(self._rounds) if row.app == app), None)
         return last is not None and placement is not None and now < last.at + NAMED_S and last.waits(placement)
 
-    def _begun(self, now: float, app: AppId, placement: Placement | None, chosen: StandbyRows) -> StandbyRows:
-        if chosen.rows and chosen.added:
-            self._begun_at[app] = now
-            if placement is not None:  # what was not named will not be, since this round takes its place
-                self._rounds = deque(row.named(placement) if row.app == app else row for row in self._rounds)
-            rows = {each: chosen.rows[each] for each in chosen.lacking}
-            self._rounds.append(_Round(app, now, rows, chosen.lacking))
-        return chosen
+    def accepted(self, now: float, placement: Placement | None, decision: Planned | StandbysPlaced | Adopted) -> None:
+        """Remember that a decision is carried out: what its new standbys lack will be restored."""
+        self._rounds = deque(row for row in self._rounds if row.at > now - WRITTEN_S)
+        rows = decision.rows if isinstance(decision, StandbysPlaced) else decision.standbys
+        if not rows or not decision.added:
+            return
+        app, lacking = decision.plan.app if isinstance(decision, Planned) else decision.app, decision.lacking
+        self._begun_at[app] = now
+        if placement is not None:  # what was not named will not be, since this round takes its place
+            self._rounds = deque(row.named(placement) if row.app == app else row for row in self._rounds)
+        self._rounds.append(_Round(app, now, {each: rows[each] for each in lacking}, lacking))
 
     def place(
         self, now: float, views: Mapping[AppId, SmoothedView | NotReady], placements: Mapping[AppId, Placement]
@@ -316,7 +315,11 @@ class StandbyRounds:
                 found = choose(now, view, placement)
                 if found.rows:
                     return StandbysPlaced(
-                        app=view.app, rows=found.rows, lacking=found.lacking, detail=_described(found)
+                        app=view.app,
+                        rows=found.rows,
+                        lacking=found.lacking,
+                        detail=_described(found),
+                        added=found.added,
                     )
         return None
 
@@ -335,7 +338,7 @@ class StandbyRounds:
         """The adoption, with new standbys in the same publication."""
         found = self.next_round(now, with_less_disk(view, self.promised(now)), placement)
         detail = f"{adopted.detail}; {_described(found)}" if found.rows else adopted.detail
-        return replace(adopted, detail=detail, standbys=found.rows, lacking=found.lacking)
+        return replace(adopted, detail=detail, standbys=found.rows, lacking=found.lacking, added=found.added)
 
     def with_plan(self, now: float, view: SmoothedView, placement: Placement | None, planned: Planned) -> Planned:
         """The plan, with new standbys for the key groups that it does not move in the same publication.
@@ -347,7 +350,7 @@ class StandbyRounds:
         written = [move for move in planned.plan.moves if move.target not in rows[move.key_group]]
         left = with_less_disk(view, brought_by(view, written))
         found = self.next_round(now, left, placement, besides=moved)
-        return replace(planned, standbys=found.rows, lacking=found.lacking)
+        return replace(planned, standbys=found.rows, lacking=found.lacking, added=found.added)
 
 
 def _described(found: StandbyRows) -> str:
