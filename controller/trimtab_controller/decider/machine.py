@@ -6,16 +6,6 @@ app at a time; the next app follows when it has answered.
 
 from collections.abc import Callable, Iterable
 
-from trimtab_controller.decider.decision import (
-    Adopted,
-    Decision,
-    Planned,
-    Proposed,
-    Skip,
-    SolveWanted,
-    not_ready,
-)
-from trimtab_controller.decider.drained import is_to_start_soon
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -26,24 +16,25 @@ from trimtab_controller.decider.events import (
     HostsRevoked,
     IntentsChanged,
     RestoresLearned,
-    RoundMeasured,
     SnapshotArrived,
     Solve,
     SolverAnswered,
 )
-from trimtab_controller.decider.first import FirstPlacements
-from trimtab_controller.decider.forecast.rounds import Forecasts
-from trimtab_controller.decider.known import NOTHING_SEEN, WindowResult
-from trimtab_controller.decider.observations import Observations, Recalled
-from trimtab_controller.decider.observing.view import PlannableView, SmoothedView
-from trimtab_controller.decider.operators.modes import PlanSettings
-from trimtab_controller.decider.planning.judgement import blocked_drains, noted
-from trimtab_controller.decider.policies import CLUSTER, REST, DecisionPolicy, Policies
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import First, Requirements, Settings
-from trimtab_controller.decider.situation import AppOrder, Situation
-from trimtab_controller.decider.size.rounds import SizeRounds
-from trimtab_controller.decider.size.settings import ScalingSettings
+from trimtab_controller.decider.memory.forecasts import Forecasts
+from trimtab_controller.decider.memory.memory import NOTHING_SEEN, Memory, Recalled, WindowResult
+from trimtab_controller.decider.memory.predictions import RoundMeasured
+from trimtab_controller.decider.policies.admission import SolveWanted
+from trimtab_controller.decider.policies.first import FirstPlacements
+from trimtab_controller.decider.policies.judgement import blocked_drains, noted
+from trimtab_controller.decider.policies.order import CLUSTER, REST, AppOrder, DecisionPolicy, Policies, Situation
+from trimtab_controller.decider.policies.sizes import SizeRounds
+from trimtab_controller.decider.policies.workers import is_to_start_soon
+from trimtab_controller.decider.values.decision import Adopted, Decision, Planned, Proposed, Skip, not_ready
+from trimtab_controller.decider.values.plan_settings import PlanSettings
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.values.scaling import ScalingSettings
+from trimtab_controller.decider.values.settings import First, Requirements, Settings
+from trimtab_controller.decider.window.view import PlannableView, SmoothedView
 from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -72,8 +63,15 @@ class Decider:
         forecasts: Forecasts | None = None,
     ) -> None:
         sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.method, plans, forecasts or Forecasts())
-        seen = Observations(settings, needs, sizes, rules, recalled, budget)
-        self._situation = Situation(settings=settings, plans=plans, acting=acting, seen=seen, execution=execution)
+        self._situation = Situation(
+            settings=settings,
+            plans=plans,
+            acting=acting,
+            seen=Memory(settings, needs, rules, recalled),
+            sizes=sizes,
+            budget=budget,
+            execution=execution,
+        )
         self._needs = needs
         self._turns = AppOrder()
         self._policies = Policies(self._situation, FirstPlacements(first), self._turns)
@@ -101,7 +99,7 @@ class Decider:
     @property
     def budget(self) -> PauseBudget:
         """The disruption budgets."""
-        return self._situation.seen.budget
+        return self._situation.budget
 
     @property
     def intents(self) -> tuple[Intent, ...]:
@@ -148,7 +146,7 @@ class Decider:
                 present.seen.revoke(hosts)
                 return self._before_windows(now)
             case HookEnded(app=app, failure=failure):
-                present.seen.sizes.hook_ended(app, failure)
+                present.sizes.hook_ended(app, failure)
             case RestoresLearned(learned=learned):
                 present.learned = learned
             case SolverAnswered(answer=answer):
@@ -200,10 +198,9 @@ class Decider:
         """Learn from a window newer than all previous ones, without making a decision."""
         self._stale_at = now + self._needs.max_age_s
         self._turns.new_window()
-        present, settled = self._situation, self._turns.in_vain
-        measured = present.seen.observe(
-            now, snapshot, present.execution, self.intents, draining=present.draining, settled=settled
-        )
+        present, draining = self._situation, self._situation.draining
+        measured = present.seen.observe(now, snapshot, present.execution, self.intents, draining=draining)
+        self._policies.observe(now, draining)
         self._turns.keep(self.known.views)
         return measured
 

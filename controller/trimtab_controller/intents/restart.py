@@ -1,7 +1,7 @@
 """An operator's request to restart the workers of an app, host by host.  All raise Refusal."""
 
-from trimtab_controller.decider.observing.fixed import is_of_differing
-from trimtab_controller.decider.operators.undrained import ON_THE_WAY
+from trimtab_controller.decider.policies.rolling import ON_THE_WAY
+from trimtab_controller.decider.window.fixed import is_of_differing
 from trimtab_controller.intents.actions import frozen_in
 from trimtab_controller.intents.change import (
     Asked,

@@ -5,12 +5,18 @@ from itertools import product
 
 import pytest
 
-from trimtab_controller.decider.decision import Adopted, Planned
-from trimtab_controller.decider.first import WINDOWS, FirstPlacements, PlacementCandidate, candidates, topology_of
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import FixedWorker, PlannableView, Worker
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import First
+from trimtab_controller.decider.policies.first import (
+    WINDOWS,
+    FirstPlacements,
+    PlacementCandidate,
+    candidates,
+    topology_of,
+)
+from trimtab_controller.decider.values.decision import Adopted, Planned
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.values.settings import First
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import FixedWorker, PlannableView, Worker
 from trimtab_controller.execution.state import placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from trimtab_controller.decider.describe import describe_plan
+from trimtab_controller.decider.values.decision import describe_plan
 from trimtab_controller.execution.state import (
     Execution,
     Handover,

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from trimtab_controller.decider.collocation.worth import Together
-from trimtab_controller.decider.decision import SizeVerdict
-from trimtab_controller.decider.forecast.rounds import ForecastReport
-from trimtab_controller.decider.known import WindowResult
+from trimtab_controller.decider.memory.forecasts import ForecastReport
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.values.decision import SizeVerdict
+from trimtab_controller.decider.window.collocation import Together
 from trimtab_controller.loop.metrics.shown import Values, WindowGauge, of_apps, ratio
 from trimtab_models.albic.fit import TupleCost
 from trimtab_protocol.messages.names import AppId

@@ -3,9 +3,9 @@
 from collections import Counter as Tally
 from collections.abc import Callable
 
-from trimtab_controller.decider.concerns import WorkerUse
-from trimtab_controller.decider.hosts.hosts import Host
-from trimtab_controller.decider.known import WindowResult
+from trimtab_controller.decider.memory.hosts import Host
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.window.concerns import WorkerUse
 from trimtab_controller.loop.metrics.shown import Values, WindowGauge, ratio
 from trimtab_models.elastic import NodeLevel
 from trimtab_protocol.messages.snapshot import HostWindow

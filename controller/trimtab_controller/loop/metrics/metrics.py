@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable
 
 from prometheus_client import CollectorRegistry
 
-from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.describe import ALL_NAMES
-from trimtab_controller.decider.known import WindowResult
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.values.decision import ALL_NAMES
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics.apps import APPS
 from trimtab_controller.loop.metrics.handovers import HandoverMetrics

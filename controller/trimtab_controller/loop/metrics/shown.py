@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from trimtab_controller.decider.known import WindowResult
+from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_process.metrics_port import Followed
 from trimtab_protocol.messages.names import AppId
 
