@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.memory.intents import in_maintenance
 from trimtab_controller.decider.memory.memory import WindowResult
-from trimtab_controller.decider.memory.observe import in_maintenance
 from trimtab_controller.decider.memory.predictions import RoundMeasured
 from trimtab_controller.decider.policies.judgement import DrainBlocked
 from trimtab_controller.decider.values.decision import Decision, Planned, Skip, describe, names_of

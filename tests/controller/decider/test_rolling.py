@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.controller.decider.observed_snapshots import APP, node, snapshot
-from trimtab_controller.decider.policies.intents import OperatorIntents
+from trimtab_controller.decider.memory.intents import OperatorIntents
 from trimtab_controller.decider.policies.rolling import draining, restarted, restarts
 from trimtab_controller.decider.values.decision import Restarted
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling

@@ -10,11 +10,11 @@ from trimtab_controller.decider.memory.failures import LeftAlone
 from trimtab_controller.decider.memory.forecasts import ForecastReport
 from trimtab_controller.decider.memory.headroom import NO_CAPACITY, Capacity, capacity_of
 from trimtab_controller.decider.memory.hosts import FullHosts, HostsSeen, HostTracker
+from trimtab_controller.decider.memory.intents import in_maintenance
 from trimtab_controller.decider.memory.observe import (
     Liveness,
     check_cluster,
     held_apps,
-    in_maintenance,
     observe,
     parts_of,
     placed_workers,

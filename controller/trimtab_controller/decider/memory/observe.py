@@ -25,10 +25,6 @@ from trimtab_controller.decider.window.fixed import (
     runs_and_steers,
 )
 from trimtab_controller.decider.window.view import FixedWorker, MeasuredView, Worker
-from trimtab_protocol.messages.intents import (
-    Drain,
-    Intent,
-)
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS, Placement
@@ -383,16 +379,3 @@ def _check_size(app: AppId, blocks: list[KeyGroupBlock]) -> NotReady | None:
     total = f"the placement of {sum(counts.values())} key groups of {len(counts)} operators"
     detail = f"{total}: at most {MAX_KEY_GROUPS} key groups and {MAX_OPERATORS} operators are possible"
     return NotReady(reason=SkipReason.APP_TOO_LARGE, detail=detail, app=app)
-
-
-def in_maintenance(intents: Iterable[Intent]) -> dict[HostId, frozenset[WorkerId]]:
-    """The workers of each host in maintenance: they are drained and stay off until a time, and are started again then.
-
-    It is a drain of each worker of the host, with an end.  So a controller that takes over knows it from the intents,
-    and what holds for drains holds here.  Besides, a host in maintenance may be silent without counting as lost.
-    """
-    found: defaultdict[HostId, set[WorkerId]] = defaultdict(set)
-    for each in intents:
-        if isinstance(each, Drain) and each.until is not None and each.host is not None:
-            found[each.host].add(each.worker)
-    return {host: frozenset(workers) for host, workers in found.items()}

@@ -1,81 +1,18 @@
-"""The intents in force, and what the decider owes the operators who sent them.
-
-Intents are dated by the clock of whoever sent them, stops and starts by the controller's.  So a restart counts from
-when it was heard, if it is dated later than that.
-"""
+"""What the decider owes the operators who sent intents, as far as that needs no plan."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from trimtab_controller.decider.policies.proposals import answer_to, any_at_once
-from trimtab_controller.decider.policies.rolling import draining, restarted
-from trimtab_controller.decider.values.decision import (
-    Decision,
-    Forgotten,
-    IntentRefused,
-    MaintenanceEnded,
-    Planned,
-    ProposalEnded,
-    Restarted,
-)
+from trimtab_controller.decider.policies.proposals import answer_to
+from trimtab_controller.decider.policies.rolling import restarted
+from trimtab_controller.decider.values.decision import Decision, Forgotten, IntentRefused, MaintenanceEnded
 from trimtab_controller.decider.values.plan_settings import PlanSettings
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.execution.state import Execution
-from trimtab_protocol.messages.intents import (
-    Drain,
-    ForgetApp,
-    ForgetWorker,
-    Intent,
-    MoveKeyGroups,
-    Pause,
-    RollingRestart,
-    drain_key,
-)
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.intents import Drain, ForgetApp, ForgetWorker, Intent, drain_key
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.wording import counted, first_few
-
-
-class OperatorIntents:
-    """The intents `in_force`; those that a decision answers end with it (`accepted`)."""
-
-    def __init__(self) -> None:
-        self.in_force: tuple[Intent, ...] = ()
-        self._heard_at: dict[RollingRestart, float] = {}
-
-    @property
-    def paused(self) -> str | None:
-        """Who paused the controller and why, or None."""
-        return next((each.told for each in self.in_force if isinstance(each, Pause)), None)
-
-    def change(self, now: float, intents: tuple[Intent, ...]) -> bool:
-        """Take the intents that are in force now; whether one of them wants an answer before the next window."""
-        known, heard_at = self.in_force, self._heard_at
-        self._heard_at = {each: heard_at.get(each, now) for each in intents if isinstance(each, RollingRestart)}
-        self.in_force = tuple(map(self._dated, intents))
-        return any_at_once(known, intents)
-
-    def _dated(self, intent: Intent) -> Intent:
-        if not isinstance(intent, RollingRestart):
-            return intent
-        return replace(intent, at=min(intent.at, self._heard_at[intent]))
-
-    def draining(self, execution: Execution, snapshot: Snapshot | None) -> frozenset[WorkerId]:
-        """The workers to empty and stop: those that operators drain or restart, and those that leave."""
-        return draining(self.in_force, execution, snapshot)
-
-    def apps_to_move(self) -> set[AppId]:
-        """The apps of which an operator wants key groups moved."""
-        return {each.app for each in self.in_force if isinstance(each, MoveKeyGroups)}
-
-    def accepted(self, decision: Decision) -> None:
-        """End the intents that a decision answers."""
-        match decision:
-            case Planned() | ProposalEnded() | IntentRefused() | Restarted() | MaintenanceEnded() | Forgotten():
-                self.in_force = tuple(intent for intent in self.in_force if intent.key not in decision.answered)
-            case _:
-                pass
 
 
 def answer(

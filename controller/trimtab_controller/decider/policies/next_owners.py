@@ -24,12 +24,7 @@ from itertools import chain
 import numpy as np
 
 from trimtab_controller.decider.memory.orphans import Orphaned, Orphans
-from trimtab_controller.decider.policies.orphan_placing import (
-    MOST_SCHEDULED,
-    OPERATIONS,
-    PlacedOrphans,
-    place_orphans,
-)
+from trimtab_controller.decider.policies.orphan_placing import MOST_SCHEDULED, OPERATIONS, PlacedOrphans, place_orphans
 from trimtab_controller.decider.policies.restores import what_restores, with_restores
 from trimtab_controller.decider.values.decision import NextOwners, PlanEnded, Planned, StandbysPlaced
 from trimtab_controller.decider.values.reasons import Concern, ConcernKind

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from trimtab_controller.decider.memory.evaluate import Evaluation
 from trimtab_controller.decider.memory.hosts import with_arrivals
+from trimtab_controller.decider.memory.intents import OperatorIntents
 from trimtab_controller.decider.memory.memory import Memory, WindowResult
 from trimtab_controller.decider.policies.admission import (
     SolveWanted,
@@ -24,24 +25,18 @@ from trimtab_controller.decider.policies.admission import (
     within,
 )
 from trimtab_controller.decider.policies.first import FirstPlacements, any_drift
-from trimtab_controller.decider.policies.intents import OperatorIntents, answer, to_forget
+from trimtab_controller.decider.policies.intents import answer, to_forget
 from trimtab_controller.decider.policies.judgement import judge_now, noted, still_free
 from trimtab_controller.decider.policies.moves import backs_off, guard_concerns, in_vain, pinned_in, roll_back
 from trimtab_controller.decider.policies.next_owners import next_owners
 from trimtab_controller.decider.policies.proposals import as_mode_says, shown_only, wanted_by_operators
 from trimtab_controller.decider.policies.restores import with_restores
-from trimtab_controller.decider.policies.rolling import Allowed, to_stop_undrained
+from trimtab_controller.decider.policies.rolling import Allowed, draining, to_stop_undrained
 from trimtab_controller.decider.policies.size_facts import startable
 from trimtab_controller.decider.policies.sizes import SizeRounds
 from trimtab_controller.decider.policies.standbys import place, with_adopted, with_plan
 from trimtab_controller.decider.policies.trial import trial_in
-from trimtab_controller.decider.policies.workers import (
-    budget_concerns,
-    drain_concerns,
-    held_changes,
-    to_start,
-    to_stop,
-)
+from trimtab_controller.decider.policies.workers import budget_concerns, drain_concerns, held_changes, to_start, to_stop
 from trimtab_controller.decider.values.decision import (
     Adopted,
     Decision,
@@ -112,7 +107,7 @@ class Situation:
     @property
     def draining(self) -> frozenset[WorkerId]:
         """The workers to empty and stop: those that operators drain or restart, and those that leave."""
-        return self.operators.draining(self.execution, self.known.snapshot)
+        return draining(self.operators.in_force, self.execution, self.known.snapshot)
 
     def admit_cluster(self) -> Skip | None:
         """Why nothing is planned for any app; None if something may be."""

@@ -4,7 +4,7 @@ A plan fits as long as its key groups are where they were, its targets can take 
 distance that was shown.  If that changes by more than the band, it is withdrawn, and the app is solved again.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from trimtab_controller.decider.policies.explain import SingleMoves, why_of
@@ -28,14 +28,6 @@ from trimtab_controller.plan import PlanReason, PlanWhy
 from trimtab_protocol.messages.intents import Approve, Intent, MoveKeyGroups, Reject
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.wording import first_few
-
-AT_ONCE = (Approve, Reject, MoveKeyGroups)
-"""What is decided without waiting for the next window."""
-
-
-def any_at_once(known: Collection[Intent], intents: Iterable[Intent]) -> bool:
-    """Whether one of these intents is not known yet and cannot wait for the next window."""
-    return any(isinstance(each, AT_ONCE) and each not in known for each in intents)
 
 
 def as_mode_says(now: float, planned: Planned, settings: PlanSettings) -> Planned | Proposed | Skip:
