@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trimtab_controller.cli.operator import BAD_USAGE, DONE, CommandError, Target, console, print_json, refuse
 from trimtab_controller.cli.preview import read_decider, view_of
-from trimtab_controller.decider.size.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of
+from trimtab_controller.cli.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of
 from trimtab_protocol.wording import counted, first_few
 
 

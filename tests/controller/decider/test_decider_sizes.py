@@ -6,9 +6,6 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, NEEDS, PAUSE, SETTINGS, answer, execution, only, window
-from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decision import Decision, Planned, Resized, Scaled, Skip
-from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import (
     ExecutionChanged,
     HookEnded,
@@ -18,8 +15,9 @@ from trimtab_controller.decider.events import (
     SolverAnswered,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.decider.values.decision import Decision, Planned, Resized, Scaled, Skip, describe, names_of
+from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
+from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange, WorkerScaling

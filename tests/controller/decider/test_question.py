@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.controller.decider.hosted_job import Ticks
-from trimtab_controller.decider.observing.owned import Owned, OwnedTable
-from trimtab_controller.decider.observing.view import PlannableView, Room, Worker
-from trimtab_controller.decider.planning.instance import instance_of, question_of
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.policies.instance import instance_of, question_of
+from trimtab_controller.decider.values.settings import Settings
+from trimtab_controller.decider.window.owned import Owned, OwnedTable
+from trimtab_controller.decider.window.view import PlannableView, Room, Worker
 from trimtab_controller.solver.answer import Copies, Method
 from trimtab_controller.solver.balance import OBSTACLES, answer, collocation_problem_of, limits_of, problem_of
 from trimtab_models.albic import problem_of as collocation_problem_of_instance
