@@ -32,16 +32,9 @@ from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.targets import OPERATIONS as IN_THE_LOOP
 from trimtab_controller.decider.standbys.copies import Held
 from trimtab_controller.execution.restores.costs import PRIOR, LearnedRestores
-from trimtab_models.dyndl import (
-    GivenProblem,
-    TargetsProblem,
-    choose_targets,
-    makespan_of,
-    pace_of,
-    solve_given,
-    targets_bound,
-)
-from trimtab_models.instances import TableCost
+from trimtab_models.dyndl.given import GivenProblem, solve_given
+from trimtab_models.dyndl.targets import TargetsProblem, choose_targets, makespan_of, pace_of, targets_bound
+from trimtab_models.instances.scheduling import TableCost
 from trimtab_models.solving import Never
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 

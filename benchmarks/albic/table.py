@@ -24,25 +24,23 @@ import numpy as np
 
 import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools before anything is timed)
 from benchmarks.albic.two_choices import two_choices
-from trimtab_models.albic import AlbicParams, CollocationProblem, solve
-from trimtab_models.balance import BalanceParams, Effort
+from trimtab_models.albic.problem import CollocationProblem
+from trimtab_models.albic.solve import AlbicParams, solve
+from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import Ints
-from trimtab_models.instances import MigrationBudget
-from trimtab_models.simulation import (
+from trimtab_models.balance.solve import BalanceParams
+from trimtab_models.instances.snapshot import MigrationBudget
+from trimtab_models.simulation.rounds import (
     EXACT,
     THOROUGH,
-    DriftingJob,
     Perception,
     Policy,
     Run,
     SimulatedRound,
-    generated_job,
     policy_named,
-    real_job_1,
-    real_job_2,
-    real_job_3,
     simulate,
 )
+from trimtab_models.simulation.workloads import DriftingJob, generated_job, real_job_1, real_job_2, real_job_3
 from trimtab_models.solving import Infeasible, StopRule
 
 ALBIC = policy_named("albic", THOROUGH)

@@ -17,10 +17,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, evaluate, solve
 from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.drain import plain_drain
-from trimtab_models.balance.problem import Ints
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.problem import BalanceProblem, Ints
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve
 from trimtab_models.solving import Deadline, Never
 
 NODES, PER_NODE, MARKED, MOVES = 60, 20, 10, 20

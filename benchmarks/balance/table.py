@@ -3,7 +3,7 @@
     python -m benchmarks.balance.table [--quick] [--largest] [--nodes N] [--bytes] [--wall | --calibrated]
                                        [--first-plans] [--seeds N]
 
-Instances: those of the paper (`trimtab_models.simulation.uneven_cluster`), 20 % of whose nodes changed by 20, 50 or 80
+Instances: those of the paper (`uneven_cluster`), 20 % of whose nodes changed by 20, 50 or 80
 percent of their load. Budgets: 13, 20, 50 migrations at paper sizes, 1, 2, 3, 5, 10 % of the key groups at all. A
 budget *binds* if the strongest bound is above 1 pp, and is *ample* if it is below 0.01 pp, else *middle*.  With --bytes
 a move costs its state, log-normal (sigma 1) and growing with the root of the load, and budgets are 0.5, 1, 2, 3, 5 % of
@@ -24,8 +24,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from benchmarks.balance.reference_clock import ReferenceClock
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, solve
-from trimtab_models.simulation import uneven_cluster
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Deadline, Never
 
 BINDS, MIDDLE, AMPLE = "binds", "middle", "ample"

@@ -21,20 +21,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from benchmarks.dyndl.generate import Experiment, encode_scheduling, generate
-from trimtab_models.dyndl import (
-    GivenProblem,
-    ScheduleProblem,
-    ScheduleResult,
-    Start,
-    Wait,
-    WaitingPolicy,
-    WaitingRule,
-    encode_schedule,
-    problem_of,
-    solve_given,
-    solve_offline,
-)
-from trimtab_models.instances import TableCost, parse_scheduling
+from trimtab_models.dyndl.given import GivenProblem, solve_given
+from trimtab_models.dyndl.offline import solve_offline
+from trimtab_models.dyndl.online import Start, Wait, WaitingPolicy, WaitingRule
+from trimtab_models.dyndl.problem import ScheduleProblem, problem_of
+from trimtab_models.dyndl.result import ScheduleResult, encode_schedule
+from trimtab_models.instances.scheduling import TableCost, parse_scheduling
 from trimtab_models.solving import Never
 
 BETA = 1_000

@@ -13,7 +13,7 @@ import numpy as np
 
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, NodeLevel, ResourceDemands, level_of, match
 from trimtab_models.instances.reading import check_number
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
-from trimtab_models.balance import BalanceProblem, evaluate
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.problem import BalanceProblem
 
 SOLVERS: Mapping[str, mathopt.SolverType] = {
     "HiGHS": mathopt.SolverType.HIGHS,

@@ -3,7 +3,7 @@
 import numpy as np
 import pymetis
 
-from trimtab_models.balance import BalanceProblem
+from trimtab_models.balance.problem import BalanceProblem
 
 FINENESS = 1_000_000
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers.table [--seconds 5] [--large] [--seeds 1] [--environment DIR]
 
-Instances are those of the paper's section 5.1 (`trimtab_models.simulation.uneven_cluster`), node loads changed by 50 %.
+Instances are those of the paper's section 5.1 (`uneven_cluster`), node loads changed by 50 %.
 `gap` is the distance to the best proven lower bound (of ours, SCIP's and HiGHS's).  Seconds are wall-clock seconds,
 including the construction of the model.  Our solver uses one thread, the others as many as they want.
 
@@ -23,8 +23,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from benchmarks.peers import full_model, meta_rebalancer, metis
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve, solve_flux
-from trimtab_models.simulation import uneven_cluster
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve, solve_flux
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Deadline, Never
 
 CHANGE_PERCENT = 50

@@ -20,7 +20,8 @@ import numpy as np
 from benchmarks.standbys.baselines import fewest_key_groups, rack_aware_standbys
 from benchmarks.standbys.exact import optimum
 from benchmarks.standbys.instances import FOLLOWING_SHARE, instance
-from trimtab_models.standbys import StandbyProblem, StandbyResult, evaluate, is_allowed, solve
+from trimtab_models.standbys.problem import StandbyProblem, evaluate, is_allowed
+from trimtab_models.standbys.solve import StandbyResult, solve
 
 WORKERS = (4, 8, 16, 30, 60)
 EACH = 20

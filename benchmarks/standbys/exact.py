@@ -3,7 +3,7 @@
 import numpy as np
 from ortools.sat.python import cp_model
 
-from trimtab_models.standbys import StandbyProblem
+from trimtab_models.standbys.problem import StandbyProblem
 
 SCALE = 1_000
 """Steps per percent of a worker; CP-SAT knows integers only."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trimtab_models.standbys import UNPLACED, StandbyProblem
+from trimtab_models.standbys.problem import UNPLACED, StandbyProblem
 
 MEAN_LOAD = 50.0
 FOLLOWING_SHARE = 0.2

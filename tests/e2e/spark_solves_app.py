@@ -10,7 +10,10 @@ import psutil
 
 from spark_solves import Task, solve_in_groups, solve_jobs
 from trimtab_controller.stream.session import open_session
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams
 
 SHORT = BalanceParams(effort=Effort(steps=400), polish=Effort(steps=50))
 GROUPS = 3

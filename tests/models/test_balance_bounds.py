@@ -8,19 +8,19 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import BalanceProblem
 from trimtab_models.balance.bound import (
     CostConditions,
     CountConditions,
+    KnapsackCondition,
+    ReachCondition,
     lower_bound,
     piece_bound,
+    relative_prices,
     stronger_bound,
 )
-from trimtab_models.balance.knapsack import KnapsackCondition, relative_prices
-from trimtab_models.balance.load_prices import Detail, Relaxation
-from trimtab_models.balance.pieces import Pieces, by_node, is_affordable
-from trimtab_models.balance.priced_plans import plans_by_load_prices
-from trimtab_models.balance.reach import ReachCondition
+from trimtab_models.balance.load_prices import Detail, Relaxation, plans_by_load_prices
+from trimtab_models.balance.losses import Pieces, by_node, is_affordable
+from trimtab_models.balance.problem import BalanceProblem
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=40)

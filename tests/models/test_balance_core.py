@@ -5,10 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
 from trimtab_models.balance.bound import CountConditions, lower_bound
-from trimtab_models.balance.core import SPARE, core_by_bytes, core_of, solve_core
-from trimtab_models.simulation import uneven_cluster
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.exact import SPARE, core_by_bytes, core_of, solve_core
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Never
 
 

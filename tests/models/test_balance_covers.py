@@ -6,12 +6,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
 from trimtab_models.balance.bound import Conditions
 from trimtab_models.balance.construct import place_unplaced
-from trimtab_models.balance.covers import Covers, plans_by_price
-from trimtab_models.balance.leveling import levelled
-from trimtab_models.simulation import uneven_cluster
+from trimtab_models.balance.covers import Covers, levelled, plans_by_price
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Never
 
 AT_ONCE = BalanceParams(effort=Effort(steps=0), polish=Effort(steps=0))

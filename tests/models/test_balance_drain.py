@@ -7,19 +7,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import (
-    BalanceParams,
-    BalanceProblem,
-    BalanceResult,
-    Effort,
-    evaluate,
-    solve,
-    solve_flux,
-    solve_greedily,
-)
 from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.drain import DrainBuilder, plain_drain
-from trimtab_models.balance.solve import WORTH_PP
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import WORTH_PP, BalanceParams, solve, solve_flux, solve_greedily
 from trimtab_models.balance.tabu import Band
 from trimtab_models.solving import Deadline, Never
 

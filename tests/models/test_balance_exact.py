@@ -8,9 +8,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
-from trimtab_models.balance.certify import booleans, certify
-from trimtab_models.balance.params import OPTIMAL_PP
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.exact import booleans, certify
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve
 from trimtab_models.solving import Deadline, Never, PlanStatus
 
 SHORT = BalanceParams(effort=Effort(steps=600), polish=Effort(steps=50))

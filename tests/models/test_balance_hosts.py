@@ -9,16 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.models.test_balance_properties import SHORT, allowed_allocations, load_distance, problems
-from trimtab_models.balance import (
-    BalanceProblem,
-    BalanceResult,
-    HostLimits,
-    Spared,
-    solve,
-    solve_greedily,
-    solve_on_hosts,
-)
+from trimtab_models.balance.hosts import HostLimits, solve_on_hosts
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import solve, solve_greedily
 from trimtab_models.solving import Infeasible, Never, StopRule
+from trimtab_models.spared import Spared
 
 quick = settings(max_examples=60, deadline=None)
 

@@ -6,10 +6,13 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceProblem, BalanceResult, evaluate, solve
 from trimtab_models.balance.bound import lower_bound, stronger_bound
-from trimtab_models.balance.priced_plans import plans_by_load_prices
-from trimtab_models.simulation import uneven_cluster
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.load_prices import plans_by_load_prices
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import solve
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Never
 
 

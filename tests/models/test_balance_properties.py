@@ -9,7 +9,10 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, solve, solve_flux
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve, solve_flux
 from trimtab_models.solving import Deadline, Never, PlanStatus, StopRule
 
 SHORT = BalanceParams(effort=Effort(steps=200, patience=100), polish=Effort(steps=50))

@@ -8,21 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trimtab_models.balance import (
-    Alert,
-    BalanceParams,
-    BalanceProblem,
-    BalanceResult,
-    Effort,
-    Obstacle,
-    SolveStage,
-    describe_alert,
-    encode_result,
-    problem_of,
-    solve,
-    solve_flux,
-)
-from trimtab_models.instances import decode_snapshot
+from trimtab_models.balance.drain import Alert, Obstacle
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem, problem_of
+from trimtab_models.balance.result import BalanceResult, SolveStage, describe_alert, encode_result
+from trimtab_models.balance.solve import BalanceParams, solve, solve_flux
+from trimtab_models.instances.snapshot import decode_snapshot
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus, StopRule
 
 SHORT = BalanceParams(effort=Effort(steps=300), polish=Effort(steps=60, patience=60))

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import BalanceProblem
 from trimtab_models.balance.evaluate import is_allowed
+from trimtab_models.balance.problem import BalanceProblem
 from trimtab_models.balance.tabu import Band, Search, SearchState
 from trimtab_models.balance.trades import SortedKeyGroups, Trader
 from trimtab_models.solving import Never

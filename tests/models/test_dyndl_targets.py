@@ -8,18 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.dyndl import (
-    GivenProblem,
+from trimtab_models.dyndl.given import GivenProblem, solve_given
+from trimtab_models.dyndl.targets import (
     OnlineRestore,
     TargetsProblem,
     choose_online,
     choose_targets,
     makespan_of,
     pace_of,
-    solve_given,
     targets_bound,
 )
-from trimtab_models.instances import AffineCost, TableCost
+from trimtab_models.instances.scheduling import AffineCost, TableCost
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=60, deadline=None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.papers.allocator import QueryOperator, WorkerNode, allocate
 from trimtab_models.balance.problem import Ints
-from trimtab_models.elastic import NodeLevel, ResourceDemands, level_of, match
+from trimtab_models.elastic.matching import NodeLevel, ResourceDemands, level_of, match
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=150)

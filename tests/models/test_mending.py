@@ -8,8 +8,7 @@ from hypothesis import given, settings
 
 from tests.models.test_balance_properties import allowed_allocations, load_distance, solved
 from tests.models.test_placing_rules import breaches, broken, ruled
-from trimtab_models.balance import FREE, BalanceProblem, PlacingRules
-from trimtab_models.balance.allowed import AllowedNodes
+from trimtab_models.balance.problem import FREE, AllowedNodes, BalanceProblem, PlacingRules
 
 quick = settings(max_examples=100, deadline=None)
 

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from node_groups import deal, join
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve
 from trimtab_models.solving import Never
 
 SHORT = BalanceParams(effort=Effort(steps=200), polish=Effort(steps=0))

@@ -9,19 +9,14 @@ from hypothesis import strategies as st
 
 from tests.models.test_balance_hosts import greedy, search, situations
 from tests.models.test_balance_properties import allowed_allocations, broken_rules, load_distance, problems, solved
-from trimtab_models import albic
-from trimtab_models.balance import (
-    FREE,
-    BalanceParams,
-    BalanceProblem,
-    BalanceResult,
-    Effort,
-    HostLimits,
-    PlacingRules,
-    solve_flux,
-    solve_on_hosts,
-)
+from trimtab_models.albic import solve as albic
+from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.balance.bound import class_bound
+from trimtab_models.balance.hosts import HostLimits, solve_on_hosts
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import FREE, BalanceProblem, PlacingRules
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve_flux
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=60, deadline=None)
@@ -132,7 +127,7 @@ def test_collocation_keeps_the_rules(case: tuple[BalanceProblem, PlacingRules], 
     ends = st.integers(0, max(0, key_groups - 1))
     pairs = sorted(data.draw(st.sets(st.tuples(ends, ends), max_size=6))) if key_groups else []
     pairs = [(source, target) for source, target in pairs if source != target]
-    flows = albic.CollocationProblem(
+    flows = CollocationProblem(
         balance=rules.applied(problem),
         operator=np.arange(key_groups),
         source=np.array([source for source, _ in pairs], np.int64),

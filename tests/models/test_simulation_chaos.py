@@ -9,26 +9,35 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trimtab_models.albic import CollocationProblem
-from trimtab_models.balance import BalanceParams, BalanceProblem, Effort, evaluate
+from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.balance.construct import place_unplaced
-from trimtab_models.balance.problem import UNPLACED
-from trimtab_models.instances import MigrationBudget, decode_snapshot, encode_snapshot, parse_snapshot
-from trimtab_models.instances.snapshot import BalanceInstance, Node, SnapshotKeyGroup, SnapshotOptions, TupleFlow
-from trimtab_models.simulation import (
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem
+from trimtab_models.balance.solve import BalanceParams
+from trimtab_models.instances.snapshot import (
+    BalanceInstance,
+    MigrationBudget,
+    Node,
+    SnapshotKeyGroup,
+    SnapshotOptions,
+    TupleFlow,
+    decode_snapshot,
+    encode_snapshot,
+    parse_snapshot,
+)
+from trimtab_models.simulation.rounds import (
     POLICIES,
     ChangeKind,
     NodeChange,
     Perception,
     Run,
-    Size,
     churn,
-    generated,
     policy_named,
-    recorded,
     simulate,
     summarise,
 )
+from trimtab_models.simulation.workloads import Size, generated, recorded
 from trimtab_models.solving import Never
 
 FAST = BalanceParams(tolerance=0.2, effort=Effort(steps=40, patience=20), polish=Effort(steps=0))

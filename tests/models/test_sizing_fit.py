@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.sizing import Fit, NotFitted, fit_coefficients
+from trimtab_models.sizing.fit import Fit, NotFitted, fit_coefficients
 
 
 @settings(max_examples=50)

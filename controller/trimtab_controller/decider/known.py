@@ -17,7 +17,7 @@ from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.known import KnownRule
 from trimtab_controller.decider.standbys.choice import Survival
-from trimtab_models.elastic import NodeLevel, level_of
+from trimtab_models.elastic.matching import NodeLevel, level_of
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 

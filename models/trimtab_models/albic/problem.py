@@ -13,7 +13,7 @@ import numpy as np
 
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
 from trimtab_models.balance.problem import problem_of as balance_problem_of
-from trimtab_models.instances import BalanceInstance
+from trimtab_models.instances.snapshot import BalanceInstance
 
 RESTORED_BYTES_S = 10e6
 """State that a node restores per second where nothing is measured: somewhat less than a tenth of a link of 1 Gbit/s."""

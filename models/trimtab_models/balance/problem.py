@@ -2,6 +2,10 @@
 
 Loads are in percent of a node of capacity 1.  Deviations and load distances are in percentage points (pp) of the
 node's own capacity: `load_i / c_i - mean`.  An *allocation* is an int array: key group -> node.
+
+Rules say which nodes key groups may be on.  Key groups with the same nodes form a *class*.  A key group may stay where
+it is, whatever its class says: nobody can be infeasible because of where it is now.  It does not come back once it has
+left a node that it may not be on.
 """
 
 from collections.abc import Mapping
@@ -10,15 +14,54 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_models.balance.allowed import AllowedNodes
-from trimtab_models.instances import BalanceInstance
-from trimtab_models.solving.spared import Places, Spared, joined, usage_on
+from trimtab_models.instances.snapshot import BalanceInstance
+from trimtab_models.spared import Places, Spared, joined, usage_on
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 UNPLACED = -1
+FREE = -1
+"""The class of key groups that may be on any node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AllowedNodes:
+    """C classes of K key groups on N nodes.  Nobody writes to the arrays."""
+
+    class_of: Ints  # (K,)
+    nodes: Bools  # (C, N)
+
+    def __post_init__(self) -> None:
+        if len(self.class_of) and not 0 <= self.class_of.min() <= self.class_of.max() < len(self.nodes):
+            raise ValueError("class_of must name rows of nodes")
+
+    def may(self, key_groups: Places, nodes: Places) -> Bools:
+        """Whether these key groups may come to these nodes, for both broadcast together."""
+        found: Bools = self.nodes[self.class_of[key_groups], nodes]
+        return found
+
+    def part(self, key_groups: Ints, nodes: Ints) -> "AllowedNodes":
+        """Of these key groups and nodes alone, numbered by their positions here."""
+        return AllowedNodes(class_of=self.class_of[key_groups], nodes=self.nodes[:, nodes])
+
+    def merged(self, of: Ints, count: int) -> "AllowedNodes":
+        """For `count` sets of key groups, of which `of` (K,) names the one of each: nodes that all members may be on.
+
+        No set is empty.
+        """
+        classes = max(1, len(self.nodes))
+        which, of_class = np.divmod(np.unique(of * classes + self.class_of), classes)
+        class_of = np.zeros(count, np.int64)
+        class_of[which] = of_class
+        several = np.bincount(which, minlength=count)[which] > 1
+        mixed, first = np.unique(which[several], return_index=True)
+        if not len(mixed):
+            return AllowedNodes(class_of=class_of, nodes=self.nodes)
+        class_of[mixed] = len(self.nodes) + np.arange(len(mixed))
+        common = np.logical_and.reduceat(self.nodes[of_class[several]], first)
+        return AllowedNodes(class_of=class_of, nodes=np.concatenate((self.nodes, common)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -199,3 +242,54 @@ def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = 
 def _at_most(budget: int | None, key_groups: int) -> int | None:
     """`budget`, at most the number of key groups: a larger integer might not fit into a float."""
     return None if budget is None else min(budget, key_groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacingRules:
+    """C classes of K key groups, and the nodes that each may be on.  Nobody writes to the arrays.
+
+    `frozen` key groups stay where they are, unless they are unplaced.
+    """
+
+    class_of: Ints  # (K,) or FREE
+    allowed: Bools  # (C, N)
+    frozen: Bools  # (K,)
+
+    def __post_init__(self) -> None:
+        if self.frozen.shape != self.class_of.shape:
+            raise ValueError("every key group needs a class and a frozen flag")
+        if len(self.class_of) and not FREE <= self.class_of.min() <= self.class_of.max() < len(self.allowed):
+            raise ValueError("class_of must name classes")
+
+    def keep(self, allocation: Ints) -> Bools:
+        """(K,) which key groups are on nodes that they may be on; unplaced ones are."""
+        bound = np.flatnonzero((self.class_of != FREE) & (allocation != UNPLACED))
+        kept = np.ones(len(self.class_of), np.bool_)
+        kept[bound] = self.allowed[self.class_of[bound], allocation[bound]]
+        return kept
+
+    def allowed_on(self, key_group: int) -> Bools:
+        """(N,) the nodes that a key group may be on."""
+        which = int(self.class_of[key_group])
+        allowed: Bools = np.ones(self.allowed.shape[1], np.bool_) if which == FREE else self.allowed[which].copy()
+        return allowed
+
+    def applied(self, problem: BalanceProblem) -> BalanceProblem:
+        """`problem` with these rules.
+
+        What is on a barred node is to leave it, if there is a node for it that is not draining.  What is unplaced, and
+        has no such node, may be on any: an outage would be worse.
+        """
+        with_room = np.append(np.logical_or.reduce(self.allowed & problem.kept, axis=1), True)
+        free = (self.class_of == FREE) | ((problem.home == UNPLACED) & ~with_room[self.class_of])
+        evicted = ~self.keep(problem.home) & with_room[self.class_of] & ~self.frozen & ~problem.pinned
+        anywhere = np.ones((1, len(problem.capacity)), np.bool_)
+        return replace(
+            problem,
+            allowed=AllowedNodes(
+                class_of=np.where(free, len(self.allowed), self.class_of),
+                nodes=np.concatenate((self.allowed, anywhere)),
+            ),
+            evicted=evicted if evicted.any() else None,
+            pinned=problem.pinned | (self.frozen & (problem.home != UNPLACED)),
+        )

@@ -25,8 +25,8 @@ import numpy as np
 
 from trimtab_models.dyndl.problem import TOLERANCE, Bools, Floats, Ints
 from trimtab_models.instances.scheduling import RemoteCost
-from trimtab_models.solving.spared import Places, Spared, usage_on
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
+from trimtab_models.spared import Places, Spared, usage_on
 
 TRIED = 8
 """Of the server that ends last, so many restores are tried in each step: the largest, and the smallest."""

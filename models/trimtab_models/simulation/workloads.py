@@ -26,8 +26,8 @@ import numpy as np
 
 from trimtab_models.albic.problem import CollocationProblem, problem_of
 from trimtab_models.balance.problem import BalanceProblem, Bools, Floats, Ints
-from trimtab_models.instances import BalanceInstance, MigrationBudget
-from trimtab_models.simulation.moments import Moment
+from trimtab_models.instances.snapshot import BalanceInstance, MigrationBudget
+from trimtab_models.simulation.rounds import Moment
 
 NODE_LOAD = 50.0  # percent, mean of the nodes at the start
 SPREAD = 0.2  # of key-group loads around equal ones

@@ -7,7 +7,8 @@ import pytest
 
 from trimtab_controller.cli import main
 from trimtab_controller.cli.parsers import simulate as parsers
-from trimtab_models.simulation import POLICIES, WORKLOADS
+from trimtab_models.simulation.rounds import POLICIES
+from trimtab_models.simulation.workloads import WORKLOADS
 
 SMALL = ["--nodes", "4", "--key-groups", "36", "--rounds", "4", "--seed", "7"]
 SNAPSHOT = {

@@ -7,7 +7,7 @@ from trimtab_controller.decider.observing.evaluate import NOISE_ERRORS, LoadHist
 from trimtab_controller.decider.observing.view import MeasuredView, PlannableView
 from trimtab_controller.decider.planning.instance import instance_of
 from trimtab_controller.decider.settings import Settings
-from trimtab_models.instances import decode_snapshot, encode_snapshot
+from trimtab_models.instances.snapshot import decode_snapshot, encode_snapshot
 from trimtab_protocol.messages.snapshot import PairWindow
 
 

@@ -16,7 +16,7 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
 from trimtab_controller.decider.standbys.rounds import StandbyRounds
 from trimtab_controller.execution.state import placement_of
-from trimtab_models.standbys import StandbyBudget
+from trimtab_models.standbys.problem import StandbyBudget
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trimtab_models.albic import CollocationProblem
-from trimtab_models.balance import BalanceProblem
+from trimtab_models.albic.problem import CollocationProblem
+from trimtab_models.balance.problem import BalanceProblem
 
 BALANCE = set(BalanceProblem.__dataclass_fields__)
 

@@ -10,10 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_controller.cli import main
-from trimtab_models.albic import AlbicParams, Strategy, solve
-from trimtab_models.balance import BalanceParams, BalanceResult, Effort, Obstacle, Spared
-from trimtab_models.balance import solve as solve_balance
+from trimtab_models.albic.solve import AlbicParams, Strategy, solve
+from trimtab_models.balance.drain import Obstacle
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams
+from trimtab_models.balance.solve import solve as solve_balance
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
+from trimtab_models.spared import Spared
 
 SHORT = BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20))
 MANY = AlbicParams(balance=SHORT)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_models.albic import problem_of, solve
-from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, repaid_charge
-from trimtab_models.instances import (
+from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, problem_of, repaid_charge
+from trimtab_models.albic.solve import solve
+from trimtab_models.instances.snapshot import (
     BalanceInstance,
     MigrationBudget,
     Node,
@@ -15,7 +15,8 @@ from trimtab_models.instances import (
     SnapshotOptions,
     TupleFlow,
 )
-from trimtab_models.simulation import policy_named, recorded, simulate
+from trimtab_models.simulation.rounds import policy_named, simulate
+from trimtab_models.simulation.workloads import recorded
 from trimtab_models.solving import Never
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from trimtab_models.forecast.seasonal import Floats
+from trimtab_models.forecast import Floats
 from trimtab_protocol.messages.codec import Key, Most, Range, Wire, decoded, encoded
 from trimtab_protocol.messages.decode import BadMessage, Fault, check_name
 from trimtab_protocol.messages.names import AppId

@@ -8,10 +8,8 @@ from enum import StrEnum
 import numpy as np
 
 from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries, days_of, encode_demand, key_of
-from trimtab_models.forecast import Accuracy, Fitted, NoForecast, predict
+from trimtab_models.forecast import MAX_STALE, MIN_PERIODS, Accuracy, Fitted, Floats, NoForecast, predict
 from trimtab_models.forecast import fit as fit_series
-from trimtab_models.forecast.fit import MIN_PERIODS
-from trimtab_models.forecast.seasonal import MAX_STALE, Floats
 from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.messages.names import AppId
 

@@ -14,10 +14,9 @@ from trimtab_controller.decider.observing.placing import Places, priorities
 from trimtab_controller.decider.observing.view import SmoothedView, Worker
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.targets import Chosen, choose
-from trimtab_models.elastic import ResourceDemands, match
-from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE
+from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, ResourceDemands, match
 from trimtab_models.solving import Never
-from trimtab_models.solving.spared import Spared
+from trimtab_models.spared import Spared
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 
 OPERATIONS = 500_000

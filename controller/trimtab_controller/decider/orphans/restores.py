@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from trimtab_controller.decider.standbys.copies import Held
 from trimtab_controller.execution.restores.costs import LearnedRestores, slots_of
 from trimtab_controller.execution.state import Execution, HandoverPhase
-from trimtab_models.dyndl import pace_of
+from trimtab_models.dyndl.targets import pace_of
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.snapshot import Snapshot
 

@@ -13,7 +13,8 @@ import numpy as np
 from trimtab_controller.decider.observing.owned import OwnedTable
 from trimtab_controller.decider.observing.view import Worker
 from trimtab_controller.decider.orphans.restores import Restores
-from trimtab_models.dyndl import (
+from trimtab_models.dyndl.problem import Floats, Ints
+from trimtab_models.dyndl.targets import (
     OnlineRestore,
     TargetsProblem,
     choose_online,
@@ -21,9 +22,7 @@ from trimtab_models.dyndl import (
     makespan_of,
     targets_bound,
 )
-from trimtab_models.dyndl.problem import Floats, Ints
-from trimtab_models.elastic import ResourceDemands
-from trimtab_models.elastic.matching import HEAVY_FROM, ROUNDING
+from trimtab_models.elastic.matching import HEAVY_FROM, ROUNDING, ResourceDemands
 from trimtab_models.solving import Never
 
 OPERATIONS = 150_000

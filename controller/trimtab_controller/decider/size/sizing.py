@@ -31,7 +31,7 @@ from trimtab_controller.decider.size.resources import (
     shares_of,
     together,
 )
-from trimtab_models.sizing import SizingProblem, max_rate
+from trimtab_models.sizing.problem import SizingProblem, max_rate
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 
 TARGET = 0.7

@@ -18,7 +18,8 @@ from trimtab_controller.execution.pace import PlanPace, share_of_host, slow_star
 from trimtab_controller.execution.restores.costs import RestoreCosts, slots_of
 from trimtab_controller.execution.restores.rate import RestoreRate, limited_s
 from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
-from trimtab_models.dyndl import FittedCost, GivenProblem, solve_given, with_costs
+from trimtab_models.dyndl.fitting import FittedCost
+from trimtab_models.dyndl.given import GivenProblem, solve_given, with_costs
 from trimtab_models.instances.scheduling import RemoteCost
 from trimtab_protocol.messages.names import AppId, HostId
 

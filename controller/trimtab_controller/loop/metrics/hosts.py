@@ -7,7 +7,7 @@ from trimtab_controller.decider.concerns import WorkerUse
 from trimtab_controller.decider.hosts.hosts import Host
 from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.loop.metrics.shown import Values, WindowGauge, ratio
-from trimtab_models.elastic import NodeLevel
+from trimtab_models.elastic.matching import NodeLevel
 from trimtab_protocol.messages.snapshot import HostWindow
 
 
