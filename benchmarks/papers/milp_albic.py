@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.albic.two_choices import two_choices
+from benchmarks.albic.table import MERGE_SHARE, two_choices
 from benchmarks.papers.row import Missing, Row
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.balance.evaluate import evaluate
@@ -24,7 +24,6 @@ BUDGETS = (10, 20, 50)
 SOLVING_S = 1.0
 PERIODS = 50
 PAPERS_ROUNDS = 60
-MERGE_SHARE = 0.1  # of all load, for merging states under PoTC; our value, the paper gives none
 JOB = Size(nodes=20, key_groups=200)
 TEN_MOVES = MigrationBudget(max_migrations=10)
 

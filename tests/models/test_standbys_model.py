@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.standbys.baselines import fewest_key_groups, rack_aware_standbys
+from benchmarks.standbys import fewest_key_groups, rack_aware_standbys
 from trimtab_models.standbys import improve
 from trimtab_models.standbys.problem import (
     UNPLACED,

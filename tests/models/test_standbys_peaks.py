@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.standbys.instances import instance
+from benchmarks.standbys import instance
 from tests.models.test_standbys_model import problems
 from trimtab_models.solving import Never
 from trimtab_models.standbys.bound import peaks_bound

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.standbys.instances import instance
+from benchmarks.standbys import instance
 from tests.controller.decider.decider_situations import APP, OPERATOR, kg
 from trimtab_agent.engines.faust.group.placing import PlacingReason, place
 from trimtab_controller.decider.observing.owned import Owned
