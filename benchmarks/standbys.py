@@ -208,13 +208,18 @@ def print_exact(share: float, seconds: float) -> None:
 def print_speed(workers: int, key_groups: int, aim_s: float, share: float, runs: int) -> None:
     """A line per kind of owners; the largest only at random, as balanced ones take longer to make than to plan."""
     for balanced in (True, False) if workers < LARGEST[0] else (False,):
-        found = [solved(instance(workers, key_groups, seed, balanced=balanced, share=share)) for seed in range(runs)]
+        problems = [instance(workers, key_groups, seed, balanced=balanced, share=share) for seed in range(runs)]
+        found = [solved(problem) for problem in problems]
         seconds = float(np.median([taken for _, taken in found]))
+        followed = [
+            problem.followed(result.assignment, problem.state_bytes)
+            for problem, (result, _) in zip(problems, found, strict=True)
+        ]
         print(
             f"{share:>5} {workers:,} workers, {key_groups:,} key groups, {'balanced' if balanced else 'random'}: "
             f"{seconds:.3f} s ({'reached' if seconds <= aim_s else 'NOT reached'}: {aim_s} s), "
             f"gap {max(result.gap for result, _ in found):.2f} at most, "
-            f"most followed bytes {max(result.score.unevenness for result, _ in found):.1f} times the mean",
+            f"most followed bytes {max(each.max() / each.mean() for each in followed):.1f} times the mean",
             flush=True,
         )
 

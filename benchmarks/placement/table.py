@@ -221,11 +221,12 @@ def draining(nodes: int, key_groups: int, marked: int) -> BalanceProblem:
     """Mean node load 50 and key-group loads +-20 %, with `marked` draining nodes."""
     random = np.random.default_rng(0)
     home = np.arange(key_groups) % nodes
-    return BalanceProblem(
-        load=50 * nodes / key_groups * random.uniform(0.8, 1.2, key_groups), cost_bytes=np.ones(key_groups), home=home,
-        pinned=np.zeros(key_groups, bool), in_flight=np.zeros(key_groups, bool), capacity=np.ones(nodes),
-        removing=np.arange(nodes) < marked, usage=np.zeros((0, key_groups)), limit=np.zeros((0, nodes)),
-    )  # fmt: skip
+    return BalanceProblem.plain(
+        load=50 * nodes / key_groups * random.uniform(0.8, 1.2, key_groups),
+        home=home,
+        capacity=np.ones(nodes),
+        removing=np.arange(nodes) < marked,
+    )
 
 
 def print_elastic() -> None:

@@ -25,12 +25,13 @@ def cluster(seed: int, nodes: int, *, removing: bool = False) -> BalanceProblem:
     """Ten key groups of uneven load per node; a budget that binds."""
     random = np.random.default_rng(seed)
     count = 10 * nodes
-    return BalanceProblem(
-        load=random.uniform(1, 10, count), cost_bytes=np.ones(count), home=np.repeat(np.arange(nodes), 10),
-        pinned=np.zeros(count, bool), in_flight=np.zeros(count, bool), capacity=np.ones(nodes),
-        removing=np.full(nodes, removing), usage=np.zeros((0, count)), limit=np.zeros((0, nodes)),
+    return BalanceProblem.plain(
+        load=random.uniform(1, 10, count),
+        home=np.repeat(np.arange(nodes), 10),
+        capacity=np.ones(nodes),
+        removing=np.full(nodes, removing),
         max_migrations=2 * nodes,
-    )  # fmt: skip
+    )
 
 
 def tasks() -> list[Task]:

@@ -19,12 +19,9 @@ from trimtab_models.solving import Never
 def packing() -> BalanceProblem:
     """Two nodes with 13 too much and two with 13 too little: 9 + 4 and 7 + 6 are the only even packing."""
     load = np.array([9.0, 4.0, 25.0, 7.0, 6.0, 25.0, 12.0, 12.0])
-    count = len(load)
-    return BalanceProblem(
-        load=load, cost_bytes=np.ones(count), home=np.array([0, 0, 0, 1, 1, 1, 2, 3]), pinned=load > 9,
-        in_flight=np.zeros(count, bool), capacity=np.ones(4), removing=np.zeros(4, bool),
-        usage=np.zeros((0, count)), limit=np.zeros((0, 4)), max_migrations=4,
-    )  # fmt: skip
+    return BalanceProblem.plain(
+        load=load, home=np.array([0, 0, 0, 1, 1, 1, 2, 3]), pinned=load > 9, capacity=np.ones(4), max_migrations=4
+    )
 
 
 def test_a_packing_is_found():

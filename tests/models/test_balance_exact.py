@@ -22,12 +22,13 @@ SHORT = BalanceParams(effort=Effort(steps=600), polish=Effort(steps=50))
 def cluster(seed: int, nodes: int, per_node: int, **changes: object) -> BalanceProblem:
     random = np.random.default_rng(seed)
     count = nodes * per_node
-    plain = BalanceProblem(
-        load=random.uniform(2, 12, count).round(2), cost_bytes=random.integers(1, 9, count).astype(float),
-        home=np.repeat(np.arange(nodes), per_node), pinned=random.random(count) < 0.1,
-        in_flight=np.zeros(count, bool), capacity=random.choice([1.0, 1.0, 2.0], nodes),
-        removing=np.zeros(nodes, bool), usage=np.zeros((0, count)), limit=np.zeros((0, nodes)),
-    )  # fmt: skip
+    plain = BalanceProblem.plain(
+        load=random.uniform(2, 12, count).round(2),
+        cost_bytes=random.integers(1, 9, count).astype(float),
+        home=np.repeat(np.arange(nodes), per_node),
+        pinned=random.random(count) < 0.1,
+        capacity=random.choice([1.0, 1.0, 2.0], nodes),
+    )
     return replace(plain, **changes)
 
 

@@ -56,17 +56,8 @@ def a_full_node() -> tuple[BalanceProblem, PlacingRules]:
         allowed=np.array([[True, False, False, False]]),
         frozen=np.zeros(12, np.bool_),
     )
-    problem = BalanceProblem(
-        load=np.full(12, 10.0),
-        cost_bytes=np.ones(12),
-        home=np.array([0] * 6 + [1, 2] * 3),
-        pinned=np.zeros(12, np.bool_),
-        in_flight=np.zeros(12, np.bool_),
-        capacity=np.ones(4),
-        removing=np.zeros(4, np.bool_),
-        usage=np.zeros((0, 12)),
-        limit=np.zeros((0, 4)),
-        max_load_distance=30.0,
+    problem = BalanceProblem.plain(
+        load=np.full(12, 10.0), home=np.array([0] * 6 + [1, 2] * 3), capacity=np.ones(4), max_load_distance=30.0
     )
     return problem, rules
 

@@ -22,11 +22,17 @@ def cluster(seed: int = 0, nodes: int = 30, per_node: int = 10) -> BalanceProble
     load = random.uniform(1, 3, count) * np.where(home % 3, 1, 2)
     home[random.random(count) < 0.03] = -1
     return BalanceProblem(
-        load=load, cost_bytes=random.integers(1, 50, count).astype(float), home=home,
-        pinned=random.random(count) < 0.05, in_flight=np.zeros(count, bool), capacity=random.choice([1.0, 2.0], nodes),
-        removing=np.arange(nodes) % 10 == 7, usage=np.ones((1, count)), limit=np.full((1, nodes), 14.0),
-        max_migrations=47, max_cost_bytes=900.0,
-    )  # fmt: skip
+        load=load,
+        cost_bytes=random.integers(1, 50, count).astype(float),
+        home=home,
+        pinned=random.random(count) < 0.05,
+        capacity=random.choice([1.0, 2.0], nodes),
+        removing=np.arange(nodes) % 10 == 7,
+        usage=np.ones((1, count)),
+        limit=np.full((1, nodes), 14.0),
+        max_migrations=47,
+        max_cost_bytes=900.0,
+    )
 
 
 def test_every_node_and_key_group_is_in_one_group():

@@ -148,16 +148,8 @@ def test_a_pool_that_is_too_large_for_its_load_is_told_by_the_bound() -> None:
         allowed=np.array([[True, True, False, False], [False, False, True, True]]),
         frozen=np.zeros(16, np.bool_),
     )
-    problem = BalanceProblem(
-        load=np.array([15.0] * 8 + [5.0] * 8),
-        cost_bytes=np.ones(16),
-        home=np.array([0, 1] * 4 + [2, 3] * 4),
-        pinned=np.zeros(16, np.bool_),
-        in_flight=np.zeros(16, np.bool_),
-        capacity=np.ones(4),
-        removing=np.zeros(4, np.bool_),
-        usage=np.zeros((0, 16)),
-        limit=np.zeros((0, 4)),
+    problem = BalanceProblem.plain(
+        load=np.array([15.0] * 8 + [5.0] * 8), home=np.array([0, 1] * 4 + [2, 3] * 4), capacity=np.ones(4)
     )
     assert class_bound(rules.applied(problem)) == pytest.approx(20.0)
     result = solved(rules.applied(problem))

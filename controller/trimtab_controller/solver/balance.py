@@ -51,7 +51,6 @@ def problem_of(question: Question) -> BalanceProblem:
         cost_bytes=np.maximum(1.0, question.state_bytes),
         home=question.owner.astype(np.int64),
         pinned=nothing if question.pinned is None else question.pinned,
-        in_flight=nothing,
         capacity=question.capacity,
         removing=question.draining,
         usage=np.zeros((0, key_groups)),

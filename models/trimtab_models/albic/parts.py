@@ -112,7 +112,6 @@ def parts_of(problem: BalanceProblem, members: list[Members]) -> KeyGroupParts:
             cost_bytes=_summed(of, cost, len(size)),
             home=problem.home[first],
             pinned=_any(of, ~problem.movable, len(size)),
-            in_flight=_any(of, problem.in_flight, len(size)),
             allowed=None if problem.allowed is None else problem.allowed.merged(of, len(size)),
             evicted=None if problem.evicted is None else _any(of, problem.evicted, len(size)),
             usage=np.array([_summed(of, row, len(size)) for row in problem.usage]).reshape(-1, len(size)),

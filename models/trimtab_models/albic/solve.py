@@ -72,13 +72,12 @@ class AlbicResult:
     balance: BalanceResult
     predicted_load_distance: float
     collocation: float
-    predicted_load: float  # sum over the key groups
     partition_load: float
     within: bool
 
 
 def encode_albic(instance: BalanceInstance, result: AlbicResult) -> dict[str, Any]:
-    """The result document for `instance` (with nothing in flight), without `solve_seconds`."""
+    """The result document for `instance`, without `solve_seconds`."""
     document = encode_result(instance, result.balance, method="albic")
     return document | {"predicted_load_distance": result.predicted_load_distance}
 
@@ -337,11 +336,9 @@ class _AlbicSolver:
                 steps=0,
                 seed=self._seed,
                 alerts=self._alerts(allocation, score),
-                reversed_in_flight=tuple(np.flatnonzero(changed & balance.in_flight).tolist()),
             ),
             predicted_load_distance=predicted,
             collocation=self._problem.collocation(allocation),
-            predicted_load=float(self._problem.loads(allocation).sum()),
             partition_load=partition_load,
             within=predicted <= self._max_load_distance,
         )
@@ -390,5 +387,4 @@ def solve_on_hosts(
         balance=kept,
         predicted_load_distance=evaluate(problem.predicted(kept.allocation), kept.allocation).load_distance,
         collocation=problem.collocation(kept.allocation),
-        predicted_load=float(problem.loads(kept.allocation).sum()),
     )

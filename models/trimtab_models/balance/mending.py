@@ -103,5 +103,4 @@ def _judged(problem: BalanceProblem, result: BalanceResult, stop: StopRule, *, c
         score=score,
         lower_bound=bound,
         alerts=alerts(problem, result.allocation, max(score.load_distance, problem.max_load_distance)),
-        reversed_in_flight=tuple(np.flatnonzero(changed & problem.in_flight).tolist()),
     )

@@ -8,8 +8,8 @@ it is, whatever its class says: nobody can be infeasible because of where it is 
 left a node that it may not be on.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,9 +68,9 @@ class AllowedNodes:
 class BalanceProblem:
     """K key groups on N nodes with R limited resources.  Nobody writes to the arrays.
 
-    `home` = the node that a key group is on, or is already moving to (`in_flight`), or UNPLACED.  Moving a key group
-    away from home costs one migration and `cost_bytes`; placing an unplaced one costs nothing.  `removing` marks the
-    draining nodes: they may lose key groups but not receive any.  `spared` = what key groups use less on certain nodes.
+    `home` = the node that a key group is on, or UNPLACED.  Moving a key group away from home costs one migration and
+    `cost_bytes`; placing an unplaced one costs nothing.  `removing` marks the draining nodes: they may lose key groups
+    but not receive any.  `spared` = what key groups use less on certain nodes.
     `allowed` = where key groups may go; None = anywhere.  `evicted` = those that are to leave their home, because they
     may not be there; None = no one is.
     """
@@ -79,7 +79,6 @@ class BalanceProblem:
     cost_bytes: Floats  # (K,)
     home: Ints  # (K,)
     pinned: Bools  # (K,)
-    in_flight: Bools  # (K,)
     capacity: Floats  # (N,)
     removing: Bools  # (N,)
     usage: Floats  # (R, K)
@@ -131,6 +130,19 @@ class BalanceProblem:
                 allowances.append(float(allowance))
         object.__setattr__(self, "prices", np.array(rows).reshape(len(rows), len(self.load)))
         object.__setattr__(self, "allowances", np.array(allowances))
+
+    @classmethod
+    def plain(cls, *, load: Floats, home: Ints, capacity: Floats, **more: Any) -> "BalanceProblem":
+        """Without pins, draining nodes and limits, each key group at a cost of one byte; other fields in `more`."""
+        key_groups, nodes = len(load), len(capacity)
+        fields: dict[str, Any] = {
+            "cost_bytes": np.ones(key_groups),
+            "pinned": np.zeros(key_groups, np.bool_),
+            "removing": np.zeros(nodes, np.bool_),
+            "usage": np.zeros((0, key_groups)),
+            "limit": np.zeros((0, nodes)),
+        }
+        return cls(load=load, home=home, capacity=capacity, **fields | more)
 
     @property
     def kept(self) -> Bools:
@@ -204,21 +216,10 @@ def infeasible(problem: BalanceProblem) -> str | None:
     return None
 
 
-def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = None) -> BalanceProblem:
-    """The arrays of `instance`, in its order of nodes and key groups.
-
-    `in_flight` = key group -> destination, for moves that have not ended.  Such a key group counts at its destination
-    and costs nothing there.  Limits of hosts are left out: see `host_documents.limits_in`.  Raises KeyError for an
-    unknown id.
-    """
+def problem_of(instance: BalanceInstance) -> BalanceProblem:
+    """The arrays of `instance`, in its order, without the limits of hosts: those are in `hosts.limits_in`."""
     node_at = {node.id: position for position, node in enumerate(instance.nodes)}
     home = np.array([UNPLACED if k.node is None else node_at[k.node] for k in instance.key_groups], np.int64)
-    moving = np.zeros(len(home), np.bool_)
-    if in_flight:
-        key_group_at = {key_group.id: position for position, key_group in enumerate(instance.key_groups)}
-        for key_group, destination in in_flight.items():
-            home[key_group_at[key_group]] = node_at[destination]
-            moving[key_group_at[key_group]] = True
     hosts = instance.named_hosts().names
     resources = sorted({resource for node in instance.nodes for resource in node.limits} - hosts)
     limit = [[node.limits.get(resource, np.inf) for node in instance.nodes] for resource in resources]
@@ -228,7 +229,6 @@ def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = 
         cost_bytes=np.array([key_group.cost_bytes for key_group in instance.key_groups], np.float64),
         home=home,
         pinned=np.array([key_group.pinned for key_group in instance.key_groups], np.bool_),
-        in_flight=moving,
         capacity=np.array([node.capacity for node in instance.nodes], np.float64),
         removing=np.array([node.removing for node in instance.nodes], np.bool_),
         usage=np.array(usage, np.float64).reshape(len(resources), len(home)),

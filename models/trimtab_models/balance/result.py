@@ -57,7 +57,6 @@ class BalanceResult:
     steps: int
     seed: int
     alerts: tuple[Alert, ...] = ()
-    reversed_in_flight: tuple[int, ...] = ()  # key groups in flight that the plan sends to another node
 
     @property
     def gap_pp(self) -> float:
@@ -66,7 +65,7 @@ class BalanceResult:
 
 
 def encode_result(instance: BalanceInstance, result: BalanceResult, *, method: str) -> dict[str, Any]:
-    """The result document for `instance` (with nothing in flight), without `solve_seconds`."""
+    """The result document for `instance`, without `solve_seconds`."""
     problem = problem_of(instance)
     node_ids = [node.id for node in instance.nodes]
     changed = np.flatnonzero(result.allocation != problem.home).tolist()

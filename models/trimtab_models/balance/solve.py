@@ -136,7 +136,6 @@ class Incumbent:
             steps=self.steps,
             seed=self._seed,
             alerts=() if ceiling is None else alerts(problem, self.best, ceiling),
-            reversed_in_flight=tuple(np.flatnonzero(changed & problem.in_flight).tolist()),
         )
 
 

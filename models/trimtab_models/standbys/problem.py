@@ -182,9 +182,8 @@ class StandbyScore:
     """The score of an assignment, in the order of the objective.
 
     `worst` = highest load of a survivor after the loss of any one domain, in percent of its capacity; `total` = sum of
-    the highest loads over all domains; `changes` = standbys that are not present; `unevenness` = followed bytes of the
-    worker that follows most / the mean over able workers; 1 is even.  `missing` = key groups with fewer standbys than
-    they can have.  A key group without a standby is in nobody's load.
+    the highest loads over all domains; `changes` = standbys that are not present; `missing` = key groups with fewer
+    standbys than they can have.  A key group without a standby is in nobody's load.
     """
 
     worst: float
@@ -192,7 +191,6 @@ class StandbyScore:
     worst_worker: int
     total: float
     changes: int
-    unevenness: float
     missing: int
 
 
@@ -240,15 +238,12 @@ def evaluate(problem: StandbyProblem, assignment: Ints) -> StandbyScore:
     after = losses(problem, assignment)
     worst = int(after.highest.argmax()) if problem.domains else NOBODY
     new = is_new(problem, assignment)
-    followed = problem.followed(assignment, problem.state_bytes)[~problem.removing]
-    mean = float(followed.mean()) if len(followed) else 0.0
     return StandbyScore(
         worst=float(after.highest[worst]) if problem.domains else 0.0,
         worst_domain=worst,
         worst_worker=int(after.worker[worst]) if problem.domains else NOBODY,
         total=float(after.highest.sum()),
         changes=int(new.sum()),
-        unevenness=float(followed.max()) / mean if mean else 1.0,
         missing=int(((assignment != UNPLACED).sum(axis=1) < problem.due).sum()),
     )
 
