@@ -34,8 +34,7 @@ from trimtab_controller.decider.memory.forecasts import (
     ForecastSettings,
 )
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
-from trimtab_models.forecast import Accuracy, Error, Fitted, fit
-from trimtab_models.forecast.seasonal import Floats
+from trimtab_models.forecast import Accuracy, Error, Fitted, Floats, fit
 
 DAY_S = 86_400.0
 HOUR_S = 3600.0

@@ -27,7 +27,7 @@ from trimtab_controller.execution.state import placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.solver.balance import answer
-from trimtab_models.standbys import StandbyBudget
+from trimtab_models.standbys.problem import StandbyBudget
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 

@@ -20,7 +20,7 @@ from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.loop.preview import informed, preview_decision, read_cluster_state
 from trimtab_controller.plan import Plan
 from trimtab_controller.seen import CALM
-from trimtab_models.instances import encode_snapshot
+from trimtab_models.instances.snapshot import encode_snapshot
 from trimtab_protocol.wording import counted
 
 

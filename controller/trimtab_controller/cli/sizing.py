@@ -33,7 +33,7 @@ from trimtab_controller.decider.values.decision import PoolWorker
 from trimtab_controller.decider.window.owned import PERCENT_PER_CORE, Floats, OwnedTable
 from trimtab_controller.decider.window.resources import CPU, DISK, LINK, MEMORY, sums_of_workers
 from trimtab_controller.decider.window.view import SmoothedView
-from trimtab_models.sizing import SizingProblem, max_rate
+from trimtab_models.sizing.problem import SizingProblem, max_rate
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.wording import first_few
 

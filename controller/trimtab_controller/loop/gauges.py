@@ -17,7 +17,7 @@ from trimtab_controller.decider.values.decision import SizeVerdict
 from trimtab_controller.decider.window.collocation import Together
 from trimtab_controller.decider.window.concerns import WorkerUse
 from trimtab_models.albic.fit import TupleCost
-from trimtab_models.elastic import NodeLevel
+from trimtab_models.elastic.matching import NodeLevel
 from trimtab_process.metrics_port import Followed
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import HostWindow

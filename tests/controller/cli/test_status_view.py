@@ -7,7 +7,7 @@ import pytest
 from tests.controller.cli.status_examples import APP, LEADER, NOW, STANDBY, STATUS, node, shown
 from trimtab_controller.cli.status import LEVELS, SHOWN_NODES, intents_documents
 from trimtab_controller.seen import Seen, State, summary
-from trimtab_models.elastic import NodeLevel
+from trimtab_models.elastic.matching import NodeLevel
 from trimtab_protocol.messages.intents import AddRule, Drain, Intent, Pause
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts

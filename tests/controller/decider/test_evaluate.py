@@ -7,7 +7,7 @@ from trimtab_controller.decider.memory.evaluate import NOISE_ERRORS, LoadHistory
 from trimtab_controller.decider.policies.instance import instance_of
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.view import MeasuredView, PlannableView
-from trimtab_models.instances import decode_snapshot, encode_snapshot
+from trimtab_models.instances.snapshot import decode_snapshot, encode_snapshot
 from trimtab_protocol.messages.snapshot import PairWindow
 
 

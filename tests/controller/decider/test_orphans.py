@@ -36,7 +36,7 @@ from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, next_owned, placement_of
 from trimtab_controller.plan import PlanReason
-from trimtab_models.instances import TableCost
+from trimtab_models.instances.scheduling import TableCost
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId

@@ -23,7 +23,7 @@ from trimtab_controller.execution.events import AckSeen, ExecutionLimits, PlanDe
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import ENDED, HandoverPhase
 from trimtab_controller.plan import Move, Plan, PlanReason
-from trimtab_models.dyndl import OnlineRestore, choose_online
+from trimtab_models.dyndl.targets import OnlineRestore, choose_online
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.report import Basis, WorkerState

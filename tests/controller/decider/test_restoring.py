@@ -15,7 +15,7 @@ from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
-from trimtab_models.instances import TableCost
+from trimtab_models.instances.scheduling import TableCost
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import Basis

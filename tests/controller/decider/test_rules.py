@@ -18,7 +18,7 @@ from trimtab_controller.loop.why import why_here
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.balance import answer
-from trimtab_models.balance import problem_of
+from trimtab_models.balance.problem import problem_of
 from trimtab_protocol.messages.intents import Drain, Intent
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind

@@ -15,10 +15,8 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from trimtab_models.forecast import Accuracy, Fitted, NoForecast, predict
+from trimtab_models.forecast import MAX_STALE, MIN_PERIODS, Accuracy, Fitted, Floats, NoForecast, predict
 from trimtab_models.forecast import fit as fit_series
-from trimtab_models.forecast.fit import MIN_PERIODS
-from trimtab_models.forecast.seasonal import MAX_STALE, Floats
 from trimtab_protocol.messages.codec import Key, Most, Range, Wire, decoded, encoded
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_name
 from trimtab_protocol.messages.names import AppId

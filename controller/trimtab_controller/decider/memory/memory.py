@@ -63,7 +63,7 @@ from trimtab_controller.decider.window.rules import rule_concerns
 from trimtab_controller.decider.window.view import AppView, DemandView, SmoothedView
 from trimtab_controller.execution.state import Execution, GuardStop
 from trimtab_controller.plan import PlanReason
-from trimtab_models.elastic import NodeLevel, level_of
+from trimtab_models.elastic.matching import NodeLevel, level_of
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.rules import Rule

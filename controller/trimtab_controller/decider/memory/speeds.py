@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trimtab_controller.decider.window.owned import PERCENT_PER_CORE
-from trimtab_models.sizing import Fit, fit_coefficients
+from trimtab_models.sizing.fit import Fit, fit_coefficients
 from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState

@@ -27,18 +27,8 @@ from trimtab_controller.decider.window.owned import Floats, Integers, OwnedTable
 from trimtab_controller.decider.window.placing import Places, spreads
 from trimtab_controller.decider.window.resources import free_disks
 from trimtab_controller.decider.window.view import SmoothedView, Worker
-from trimtab_models.standbys import (
-    HOST,
-    UNPLACED,
-    StandbyBudget,
-    StandbyParams,
-    StandbyProblem,
-    StandbyResult,
-    is_new,
-    kept_standbys,
-    rated,
-    solve,
-)
+from trimtab_models.standbys.problem import HOST, UNPLACED, StandbyBudget, StandbyProblem, is_new
+from trimtab_models.standbys.solve import StandbyParams, StandbyResult, kept_standbys, rated, solve
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement

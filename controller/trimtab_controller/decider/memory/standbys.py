@@ -24,7 +24,7 @@ from trimtab_controller.decider.window.resources import free_disks, may_fill
 from trimtab_controller.decider.window.view import FixedWorker, SmoothedView, Worker
 from trimtab_controller.execution.events import Lacking
 from trimtab_controller.solver.answer import Copies
-from trimtab_models.standbys import StandbyBudget
+from trimtab_models.standbys.problem import StandbyBudget
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement

@@ -27,8 +27,7 @@ from trimtab_controller.decider.window.resources import filled_by
 from trimtab_controller.decider.window.view import AppView, PlannableView, SmoothedView, Worker
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Move, Plan, PlanReason
-from trimtab_models.instances import Edge, ParallelOperator, Slot, Topology
-from trimtab_models.instances.operator_graph import topological_order
+from trimtab_models.instances.topology import Edge, ParallelOperator, Slot, Topology, topological_order
 from trimtab_models.placement import PlacementParams, PlacementResult, Scheduler, job_of, solve
 from trimtab_models.solving import Never
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId

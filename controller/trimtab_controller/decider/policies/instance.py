@@ -18,9 +18,18 @@ from trimtab_controller.decider.window.owned import PERCENT_PER_CORE, Floats
 from trimtab_controller.decider.window.view import UNLIMITED, PlannableView, Room
 from trimtab_controller.solver.answer import Flows, Hosts, Method, Placing, Question
 from trimtab_models.albic.problem import repaid_charge
-from trimtab_models.instances import BalanceInstance, MigrationBudget, Node, SnapshotOptions, TupleFlow
-from trimtab_models.instances import SnapshotKeyGroup as InstanceKeyGroup
-from trimtab_models.instances.host_limits import KEPT, LOAD, of_host, of_node
+from trimtab_models.instances.snapshot import (
+    KEPT,
+    LOAD,
+    BalanceInstance,
+    MigrationBudget,
+    Node,
+    SnapshotOptions,
+    TupleFlow,
+    of_host,
+    of_node,
+)
+from trimtab_models.instances.snapshot import SnapshotKeyGroup as InstanceKeyGroup
 from trimtab_protocol.messages.names import HostId
 
 MEMORY, DISK = "memory_bytes", KEPT + "disk_bytes"
@@ -195,7 +204,7 @@ def limits_of_hosts(
 ) -> tuple[dict[HostId, dict[str, float]], list[dict[str, float]]]:
     """The limits of the workers of each host, and what each key group uses of what is limited.
 
-    Both are named as `trimtab_models.instances.host_limits` explains.
+    Both are named as `trimtab_models.instances.snapshot` explains.
     `traffic` (2, K) = None where no link is narrow.
     """
     table, memory = view.owned, (KEPT if view.memory_stays else "") + MEMORY

@@ -35,8 +35,7 @@ from trimtab_controller.decider.window.view import AppView, SmoothedView
 from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import ENDED, Execution, Round, next_owned
 from trimtab_controller.plan import Move, Plan, PlanReason
-from trimtab_models.elastic import NodeLevel, level_of
-from trimtab_models.elastic.matching import HEAVY_FROM
+from trimtab_models.elastic.matching import HEAVY_FROM, NodeLevel, level_of
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.wording import first_few
 

@@ -19,7 +19,8 @@ from trimtab_controller.decider.window.owned import Floats, OwnedTable
 from trimtab_controller.decider.window.placing import Places, priorities
 from trimtab_controller.decider.window.resources import LINK, free_disks, sums_of_workers
 from trimtab_controller.decider.window.view import SmoothedView, Worker
-from trimtab_models.dyndl import (
+from trimtab_models.dyndl.problem import Ints
+from trimtab_models.dyndl.targets import (
     OnlineRestore,
     TargetsProblem,
     choose_online,
@@ -27,11 +28,9 @@ from trimtab_models.dyndl import (
     makespan_of,
     targets_bound,
 )
-from trimtab_models.dyndl.problem import Ints
-from trimtab_models.elastic import ResourceDemands, match
-from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, ROUNDING
+from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, ROUNDING, ResourceDemands, match
 from trimtab_models.solving import Never
-from trimtab_models.solving.spared import Spared
+from trimtab_models.spared import Spared
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 
 TARGET_OPERATIONS = 150_000

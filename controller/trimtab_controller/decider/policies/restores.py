@@ -26,7 +26,7 @@ from trimtab_controller.execution.restore_costs import LearnedRestores, slots_of
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.plan import Move
 from trimtab_controller.solver.answer import Answer, Method
-from trimtab_models.dyndl import pace_of
+from trimtab_models.dyndl.targets import pace_of
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.snapshot import Snapshot
 

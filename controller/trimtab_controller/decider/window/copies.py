@@ -17,7 +17,7 @@ from trimtab_controller.decider.window.owned import Integers
 from trimtab_controller.decider.window.view import AppView
 from trimtab_controller.rows import row_after
 from trimtab_controller.solver.answer import Copies
-from trimtab_models.standbys import UNPLACED
+from trimtab_models.standbys.problem import UNPLACED
 from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners

@@ -18,7 +18,7 @@ import numpy as np
 from trimtab_controller.decider.window.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
 from trimtab_controller.decider.window.view import AnyDemand, DemandView, PlannableView, Room
 from trimtab_controller.plan import Move
-from trimtab_models.balance import Spared
+from trimtab_models.spared import Spared
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.wording import first_few
 
