@@ -177,6 +177,14 @@ def test_after_a_failure_it_is_read_record_by_record(worker: Worker, tmp_path: P
     assert (reader.applied(LOG), reader._read_now()) == (100, {LOG})
 
 
+def test_what_is_little_is_read_at_once(worker: Worker, tmp_path: Path) -> None:
+    """A hand-over may begin then, and would wait for the process."""
+    during: list[Any] = []
+    reader = follow(worker, Files(tmp_path, END - 40, END - 1), lambda reader: during.append(reader._read_now()))
+    assert during == [{LOG}]
+    assert reader.applied(LOG) == END - 40
+
+
 def test_nothing_is_written_to_a_standby_that_was_left(worker: Worker, tmp_path: Path) -> None:
     files = Files(tmp_path, 100, END - 1)
     reader = follow(worker, files, lambda reader: reader.leave([LOG]))
