@@ -7,11 +7,12 @@ patch impossible-record-refused, patch leaders-not-forgotten, patch brokers-awai
 """
 
 import asyncio
+import functools
 import logging
 import struct
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
@@ -109,45 +110,10 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
                     self._look_at(code, tp, sent[tp], unsure=tp in before)
             return response
 
-        async def tracked(topic: str) -> Any:
-            """Ask for this topic in each later update, too, also if it is known (patch leaders-not-forgotten)."""
-            self.client._topics.add(topic)
-            if topic in self.client.cluster._partitions:
-                return await known(topic)
-            self._asked_for[topic] += 1
-            try:
-                return await until_known(topic)
-            finally:
-                self._asked_for[topic] -= 1
-
-        async def until_known(topic: str) -> Any:
-            since = uptime()
-            while not self._is_gone(topic):
-                if self.condemned:
-                    raise WorkerFenced(f"the group rebalances, and {topic} is not there")
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        return await known(topic)
-                if uptime() - since > GONE_S and self._asked_s() < GONE_S / 2:  # a broker has said so
-                    since = uptime()
-                    if is_output(topic):
-                        self._gone.add(topic)
-                    else:
-                        self._on_changelog_gone(topic)
-            raise UnknownTopicOrPartitionError(topic)
-
-        drain = self._message_accumulator.drain_by_nodes
-
-        def drain_and_give_up(*arguments: Any, **options: Any) -> Any:
-            batches, some_have_no_leader = drain(*arguments, **options)
-            if some_have_no_leader:  # else nothing is missing, and going through all would cost as much as the drain
-                self._give_up()
-            else:
-                self._missing_since.clear()
-            return batches, some_have_no_leader
-
-        self._message_accumulator.drain_by_nodes = drain_and_give_up
-        self.client.send, self.client._get_conn, self.client._wait_on_metadata = send_if_member, guarded, tracked
+        self.client.send, self.client._get_conn = send_if_member, guarded
+        self.client._wait_on_metadata = functools.partial(self._until_known, known)
+        accumulator = self._message_accumulator
+        accumulator.drain_by_nodes = functools.partial(self._drain_and_give_up, accumulator.drain_by_nodes)
 
     async def start(self) -> None:
         """Connect, as soon as a broker answers (patch brokers-awaited).  An app connects its producer first."""
@@ -163,12 +129,44 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         """How long ago a broker has last told its topics (seconds)."""
         return time.time() - float(self.client.cluster._last_successful_refresh_ms) / 1e3
 
+    async def _until_known(self, known: Callable[[str], Awaitable[Any]], topic: str) -> Any:
+        """Wait for a topic; ask for it in each later update, too, also if it is known (patch leaders-not-forgotten)."""
+        self.client._topics.add(topic)
+        if topic in self.client.cluster._partitions:
+            return await known(topic)
+        since = uptime()
+        self._asked_for[topic] += 1
+        try:
+            while not self._is_gone(topic):
+                if self.condemned:
+                    raise WorkerFenced(f"the group rebalances, and {topic} is not there")
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        return await known(topic)
+                if uptime() - since > GONE_S and self._asked_s() < GONE_S / 2:  # a broker has said so
+                    since = uptime()
+                    if self._is_output(topic):
+                        self._gone.add(topic)
+                    else:
+                        self._on_changelog_gone(topic)
+        finally:
+            self._asked_for[topic] -= 1
+        raise UnknownTopicOrPartitionError(topic)
+
     def _is_gone(self, topic: str) -> bool:
         if topic in self.client.cluster._partitions:
             self._gone.discard(topic)
         elif topic in self._gone and self._asked_s() > LOOK_AGAIN_S:
             self.client.force_metadata_update()
         return topic in self._gone
+
+    def _drain_and_give_up(self, drain: Callable[..., tuple[Any, bool]], *arguments: Any, **options: Any) -> Any:
+        batches, some_have_no_leader = drain(*arguments, **options)
+        if some_have_no_leader:  # else nothing is missing, and going through all would cost as much as the drain
+            self._give_up()
+        else:
+            self._missing_since.clear()
+        return batches, some_have_no_leader
 
     def _give_up(self) -> None:
         """Let outputs expire whose topic has been deleted; make changelogs again (patch deleted-topic-not-awaited).
