@@ -12,8 +12,7 @@ import logging
 import struct
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Self
 
 import aiokafka
@@ -129,20 +128,19 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         """How long ago a broker has last told its topics (seconds)."""
         return time.time() - float(self.client.cluster._last_successful_refresh_ms) / 1e3
 
-    async def _until_known(self, known: Callable[[str], Awaitable[Any]], topic: str) -> Any:
+    async def _until_known(self, known: Callable[[str], Coroutine[Any, Any, Any]], topic: str) -> Any:
         """Wait for a topic; ask for it in each later update, too, also if it is known (patch leaders-not-forgotten)."""
         self.client._topics.add(topic)
         if topic in self.client.cluster._partitions:
             return await known(topic)
-        since = uptime()
+        since, asking = uptime(), asyncio.ensure_future(known(topic))
         self._asked_for[topic] += 1
         try:
             while not self._is_gone(topic):
                 if self.condemned:
                     raise WorkerFenced(f"the group rebalances, and {topic} is not there")
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        return await known(topic)
+                if (await asyncio.wait([asking], timeout=LOOK_S))[0]:
+                    return asking.result()
                 if uptime() - since > GONE_S and self._asked_s() < GONE_S / 2:  # a broker has said so
                     since = uptime()
                     if self._is_output(topic):
@@ -150,6 +148,7 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
                     else:
                         self._on_changelog_gone(topic)
         finally:
+            asking.cancel()
             self._asked_for[topic] -= 1
         raise UnknownTopicOrPartitionError(topic)
 

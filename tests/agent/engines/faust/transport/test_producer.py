@@ -298,6 +298,28 @@ def test_while_all_partitions_have_leaders_nothing_is_looked_through(monkeypatch
     assert asyncio.run(write()) == [False, True]
 
 
+def test_a_topic_that_the_app_may_not_write_is_no_topic_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def send() -> None:
+        producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
+        client = producer.client
+
+        async def asked(cluster: Any, topics: set[str]) -> bool:
+            await asyncio.sleep(0.3)  # a slow broker: longer than between two looks
+            cluster.update_metadata(metadata("other"))
+            cluster.unauthorized_topics.add("out")
+            return True
+
+        monkeypatch.setattr(client, "_metadata_update", asked)
+        following = asyncio.create_task(client._md_synchronizer())
+        try:
+            with pytest.raises(TopicAuthorizationFailedError):
+                await asyncio.wait_for(client._wait_on_metadata("out"), 10.0)
+        finally:
+            following.cancel()
+
+    asyncio.run(send())
+
+
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_changelog_is_made_as_at_the_start_of_a_worker_and_told_by_name(
     allowed: bool, caplog: pytest.LogCaptureFixture
