@@ -39,21 +39,32 @@ class Deaths:
     """Which outputs a death may have left uncommitted.
 
     `committed_at` = when what an output is about was committed first; an output of which that is not known is missing.
+    `last_at` = when each process wrote its last record.
     """
 
     strikes: Sequence[Strike]
     bounds: Bounds
     committed_at: Mapping[Written, float] = field(default_factory=dict)
+    last_at: Mapping[str, float] = field(default_factory=dict)
 
     def after(self, row: Written) -> Strike | None:
         """The death of its worker that may have come before the commit of what this output says is done."""
-        uncommitted_s = self.bounds.commit_s + self.bounds.commit_takes_s
         committed_at = self.committed_at.get(row, float("inf"))
         for strike in self.strikes:
-            recent = strike.at - uncommitted_s <= row.at <= strike.over_at
-            if recent and row.worker in strike.dead and committed_at > strike.at:
+            if row.worker in strike.dead and committed_at > strike.at and self._is_uncommitted(row, strike):
                 return strike
         return None
+
+    def _is_uncommitted(self, row: Written, strike: Strike) -> bool:
+        """Whether it was written too late to be committed: by what was struck, until its session ended at most.
+
+        Later only by a process that was started meanwhile and has ended, too.
+        """
+        uncommitted_s = self.bounds.commit_s + self.bounds.commit_takes_s
+        if row.at <= strike.at + self.bounds.session_s:
+            return strike.at - uncommitted_s <= row.at <= strike.over_at
+        last_at = self.last_at.get(row.process, row.at)
+        return row.at <= strike.over_at and last_at <= strike.over_at and last_at - uncommitted_s <= row.at
 
 
 def deaths_of(facts: Facts, extracted: Copies, strikes: Sequence[Strike], bounds: Bounds) -> Deaths:
@@ -71,7 +82,10 @@ def deaths_of(facts: Facts, extracted: Copies, strikes: Sequence[Strike], bounds
                 offsets, times = commits.get(place, ([], []))
                 number = bisect_right(offsets, offset)
                 committed_at[row] = times[number] if number < len(times) else float("inf")
-    return Deaths(strikes=strikes, bounds=bounds, committed_at=committed_at)
+    last_at: dict[str, float] = {}
+    for row in (*facts.extracted, *facts.counted, *facts.changed):
+        last_at[row.process] = max(row.at, last_at.get(row.process, 0.0))
+    return Deaths(strikes=strikes, bounds=bounds, committed_at=committed_at, last_at=last_at)
 
 
 def _first_commits(commits: Iterable[Commit]) -> Mapping[Place, tuple[list[int], list[float]]]:
