@@ -17,7 +17,14 @@ from typing import Any, Self
 
 import aiokafka
 from aiokafka.conn import AIOKafkaConnection
-from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NoError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
@@ -339,22 +346,40 @@ class SteeredProducer(Producer):  # type: ignore[misc]
             "on_fatal": self._end,
             "on_refused": self.transport.guard.outputs_lost,
             "is_output": self._is_output,
-            "on_changelog_gone": self._make_again,
+            "on_changelog_gone": self.make_again,
         }
         return FencedProducer(self.transport.fence, **told, **settings)
 
-    def _make_again(self, changelog: str) -> None:
+    def make_again(self, changelog: str) -> None:
         """Make a changelog that has been deleted, as Faust does at the start of a worker."""
         app = self.transport.app
-        said = f"state is lost, seen {minute(time.time())}: the changelog {changelog} is not there any more"
-        log.critical("%s. What is written to its table waits until it is made again, and nothing is committed", said)
-        self.transport.watcher.tell(Trouble.STATE_LOST, said[:200])
+        topic = app.tables._changelogs[changelog].changelog_topic
 
         async def make() -> None:
             try:
-                await app.tables._changelogs[changelog].changelog_topic.declare()
+                client = self._ensure_producer().client
+                await client.force_metadata_update()
+                if changelog in client.cluster.topics():
+                    return
+                await self.create_topic(
+                    changelog,
+                    topic.partitions or app.conf.topic_partitions,
+                    topic.replicas or app.conf.topic_replication_factor or 1,
+                    config=topic.config,
+                    retention=topic.retention,
+                    compacting=topic.compacting,
+                    deleting=topic.deleting,
+                    ensure_created=True,
+                )
+            except TopicAlreadyExistsError:  # another worker was faster, or a broker had not known it yet
+                return
             except Exception as error:  # it is tried again while something waits for it
                 log.error("the changelog %s cannot be made again: %r", changelog, error)
+            said = f"state is lost, seen {minute(time.time())}: the changelog {changelog} was deleted"
+            log.critical(
+                "%s. What is written to its table waits until it is made again, and nothing is committed", said
+            )
+            self.transport.watcher.tell(Trouble.STATE_LOST, said[:200])
 
         self.transport._topic_waiters.pop(changelog, None)  # it has the producer of the first time
         app.add_future(make())
