@@ -125,6 +125,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Partitions that have stood still, and whose position may be further than what was committed."""
         self._writes_from: dict[TP, int] = {}
         """Where each source partition of this worker began when it came here; events before it are of another time."""
+        self.has_begun = False
+        """Whether this worker has ever begun a generation.  Before, all events of topics are made by the app's own
+        tests, which need no broker."""
         self._closed: set[TP] = set()
         """Source partitions whose events are finished because they leave: what they write now is too late."""
         self._rebalances = 0
@@ -438,7 +441,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._density.begin(tp, self._position[tp])
             if not self._is_changelog_tp(tp):
                 self._writes_from.setdefault(tp, self._position[tp])
-        self._sought = True
+        self._sought = self.has_begun = True
 
     async def _seek_to_start(self, tps: Collection[TP]) -> dict[TP, range]:
         """Read these partitions from their start; returns the offsets that each has."""
@@ -477,7 +480,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         tp = message.tp
         start = self._writes_from.get(tp)
         if start is None:
-            return tp.topic is not None or self.is_leaving(tp.partition)
+            return self.has_begun if tp.topic is not None else self.is_leaving(tp.partition)
         return tp in self._closed or -1 < message.offset < start  # -1: an event that has skipped the broker
 
     def is_leaving(self, partition: int) -> bool:
@@ -764,6 +767,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def start_at(self, positions: Mapping[TP, int]) -> None:
         """Continue at these offsets and count them as committed: everything before them is done."""
+        self.has_begun = True
         for tp, offset in positions.items():
             self._delivered.pop(tp, None)
             self._acked_index.pop(tp, None)
