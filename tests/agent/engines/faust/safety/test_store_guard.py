@@ -414,12 +414,13 @@ def test_an_event_reads_nothing_that_stock_faust_would_have_here_and_is_elsewher
         app, consumer, _ = writing(
             tmp_path, active=owned, prepare=lambda table: table.app.Table("prices", default=int, partitions=1)
         )
-        consumer._thread = SimpleNamespace(partition_count=counts.get)
+        consumer._thread = SimpleNamespace(partition_count=counts.get)  # type: ignore[assignment]
+        prices = app.tables["prices"]
         found: list[object] = []
         told = pytest.raises(StateBreach, match="reads a table of ks-prices-changelog") if ends else nullcontext()
-        for look_up in (lambda: app.tables["prices"]["k"], lambda: "k" in app.tables["prices"]):
+        for look_up in (lambda: found.append(prices["k"]), lambda: found.append("k" in prices)):
             with told:
-                within(Event(SOURCE, 12), lambda look_up=look_up: found.append(look_up()))
+                within(Event(SOURCE, 12), look_up)
         await asyncio.sleep(0.1)
         assert found == ([] if ends else [0, False])
         return consumer.fence.broken, app.crashed, bool(app.__dict__.get("breaches"))
