@@ -303,9 +303,12 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Give a round to the streams, alternating topics and partitions.  Agents may run after every message."""
         changelogs = frozenset(filter(self._is_changelog_tp, records))
         track_end, give = self.app.monitor.track_tp_end_offset, self.callback
+        self._round = left = dict(records)
         for tp, record in self.scheduler.iterate(records):
             if not self.flow_active or rebalances != self._rebalances:
                 return
+            if tp not in left:  # a scheduler of the app's own may have copied the lists
+                continue
             track_end(tp, self.highwater(tp))
             offset, expected = record.offset, self._read_offset[tp]
             if expected is not None and offset < expected:
@@ -534,8 +537,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._paused_partitions |= set(tps)
         for tp in tps:
             self._passed.pop(tp, None)  # what is taken back has been passed
-            if tp in self._round:
-                self._round[tp].clear()  # the drain loop's iterators over these lists end
+            if (rest := self._round.pop(tp, None)) is not None:
+                rest.clear()  # the drain loop's iterators over these lists end
 
     def unblock(self, tps: Collection[TP]) -> None:
         """Deliver records of these partitions again, and let their events write."""

@@ -12,6 +12,7 @@ import pytest
 from aiokafka.errors import TopicAuthorizationFailedError
 from faust.agents.replies import ReplyPromise
 from faust.types import TP
+from faust.types.transports import SchedulingStrategyT
 from faust.types.tuples import ConsumerMessage
 
 from trimtab_agent.engines.faust import SteeringSettings
@@ -344,6 +345,29 @@ def test_a_partition_blocked_in_the_middle_of_a_round_is_given_no_further(
     streams.after[2] = lambda: consumer.block({ONE})
 
     streams.deliver({ONE: [Record(10), Record(11)], OTHER: [Record(0), Record(1)]})
+
+    assert streams.got == [(ONE, 10), (OTHER, 0), (OTHER, 1)]
+    assert consumer.next_offset(ONE) == 11
+
+
+class LargestTopicFirst(SchedulingStrategyT):  # type: ignore[misc]
+    """An app's own `ConsumerScheduler`."""
+
+    def iterate(self, records: Any) -> Iterator[tuple[TP, Any]]:
+        copied = [(tp, list(rows)) for tp, rows in records.items()]
+        return iter([(tp, row) for tp, rows in sorted(copied, key=lambda each: -len(each[1])) for row in rows])
+
+
+def test_the_apps_own_scheduler_gives_nothing_more_of_a_partition_that_has_left(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it comes back within the round: from then on it is read again from where it stopped."""
+    consumer.scheduler = LargestTopicFirst()
+    streams = Delivered(consumer, monkeypatch)
+    streams.after[1] = lambda: consumer.block({ONE})
+    streams.after[2] = lambda: consumer.unblock({ONE})
+
+    streams.deliver({ONE: [Record(10), Record(11), Record(12)], OTHER: [Record(0), Record(1)]})
 
     assert streams.got == [(ONE, 10), (OTHER, 0), (OTHER, 1)]
     assert consumer.next_offset(ONE) == 11
