@@ -159,7 +159,7 @@ PRIVATES: tuple[Private, ...] = (
     Private(faust.tables.manager.TableManager, (), "table of a changelog", ("_changelogs",)),
     Private(
         faust.tables.recovery.Recovery,
-        (Patch.ENDS_AT_POSITION,),
+        (Patch.ENDS_AT_POSITION, Patch.RESTORE_AWAITS),
         "which table partitions are restored, and up to which offset",
         (
             *("active_tps", "actives_for_table", "tp_to_table", "active_offsets", "active_highwaters"),
@@ -171,6 +171,10 @@ PRIVATES: tuple[Private, ...] = (
             ("need_recovery", ()),
             ("flush_buffers", ()),
             ("_set_recovery_ended", ()),
+            ("_wait", ("coro", "timeout")),
+            ("_build_highwaters", ("consumer", "tps", "destination", "title")),
+            ("_build_offsets", ("consumer", "tps", "destination", "title")),
+            ("_seek_offsets", ("consumer", "tps", "offsets", "title")),
         ),
     ),
     Private(

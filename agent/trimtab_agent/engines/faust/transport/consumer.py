@@ -6,12 +6,13 @@ The consumer can stop and start single partitions inside a generation.
 import asyncio
 import contextlib
 import copy
+import functools
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping
 from typing import Any, Protocol
 
-from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from faust.exceptions import ConsumerNotStarted
 from faust.stores.rocksdb import Store
 from faust.streams import current_event
@@ -27,7 +28,13 @@ from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
-from trimtab_agent.engines.faust.transport.thread import LOOK_INTERVAL_S, LOOKS, GenerationOver, SteeredThread
+from trimtab_agent.engines.faust.transport.thread import (
+    LOOK_INTERVAL_S,
+    LOOKS,
+    RETRY_S,
+    GenerationOver,
+    SteeredThread,
+)
 from trimtab_agent.engines.faust.waiting import POLL_S, Check, until
 
 logger = get_logger(__name__)
@@ -160,6 +167,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Answers that agents wait for, with the messages that they work on meanwhile (patch asking-not-waited-for)."""
         self._finishing = False
         super().__init__(transport, *args, **options)
+        _await_broker(self.app.tables.recovery)
         self._follow_replies(self.app._reply_consumer)
         for agent in self.app.agents.values():
             agent._on_error = self._let_go_at_error(agent, agent._on_error)
@@ -425,6 +433,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._changing = False
 
     async def perform_seek(self) -> None:
+        """Seek, as soon as the broker answers (patch restore-awaits-broker)."""
+        await _until_answered(self._seek_sources)()
+
+    async def _seek_sources(self) -> None:
         """Seek every source partition, also those without a committed offset (patch seek-before-sources-open).
 
         Between two assignments only the recovery of the first one can call this.  The call waits until Faust cancels
@@ -808,6 +820,36 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for marked in (self._active_partitions, self._paused_partitions, self._behind, self._closed):
             marked.difference_update(tps)
         self.in_work.forget(tps)
+
+
+def _await_broker(recovery: Any) -> None:
+    """Let Faust's recovery wait until the broker answers, or the next one begins (patch restore-awaits-broker).
+
+    It takes the end of its own time limit for the end of the worker: it ends for good, and whatever comes, no table is
+    restored and no source opened any more, while the worker stays in the group.
+    """
+    wait = recovery._wait
+
+    async def wait_without_limit(waited: Any, timeout: float | None = None) -> None:
+        await wait(waited)
+
+    recovery._wait = wait_without_limit
+    for step in ("_build_highwaters", "_build_offsets", "_seek_offsets"):
+        setattr(recovery, step, _until_answered(getattr(recovery, step)))
+
+
+def _until_answered(ask: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:
+    @functools.wraps(ask)
+    async def ask_again(*arguments: Any) -> None:
+        while True:
+            try:
+                await ask(*arguments)
+                return
+            except (KafkaConnectionError, KafkaTimeoutError, TimeoutError) as error:
+                logger.warning("waiting for Kafka, the next attempt is in %g s: %r", RETRY_S, error)
+                await asyncio.sleep(RETRY_S)
+
+    return ask_again
 
 
 def keep_what_waits(flow_control: Any) -> None:

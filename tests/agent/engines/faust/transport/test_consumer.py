@@ -1,6 +1,7 @@
 """What is committed, and where a partition goes on: the consumer without a broker."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 import faust
 import faust.transport.drivers.aiokafka
 import pytest
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 from faust.agents.replies import ReplyPromise
 from faust.types import TP
 from faust.types.transports import SchedulingStrategyT
@@ -548,6 +549,62 @@ def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generati
     monkeypatch.setattr(consumer, "_on_partitions_revoked", nothing)
     monkeypatch.setattr(consumer, "assignment", lambda: {ONE})
     asyncio.get_event_loop().run_until_complete(story())
+
+
+@pytest.mark.parametrize("tables", [False, True])
+def test_a_recovery_waits_for_a_broker_that_is_away_for_long(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch, *, tables: bool
+) -> None:
+    """Faust takes the end of its own limit for the end of the worker, which then does nothing, whatever comes."""
+    app, recovery, asked = consumer.app, consumer.app.tables.recovery, Counter[str]()
+    changelog = TP("ks-sums-changelog", 1)
+
+    def answering(name: str, answer: Any) -> Callable[..., Any]:
+        async def answer_late(*_: Any) -> Any:
+            asked[name] += 1
+            await asyncio.sleep(0.2)
+            if asked[name] == 1:
+                raise KafkaTimeoutError(name)
+            return answer
+
+        return answer_late
+
+    async def nothing(*_: Any, **__: Any) -> None: ...
+
+    async def story() -> bool:
+        await recovery.start()
+        for generation in (1, 2):
+            consumer._sought = consumer._open = False
+            consumer.stop_flow()
+            app.consumer_generation_id = generation
+            await recovery.on_rebalance({ONE, changelog}, set(), {ONE}, generation)
+            async with asyncio.timeout(8.0):
+                while not consumer.is_open:
+                    await asyncio.sleep(0.01)
+        await recovery.stop()
+        return consumer.is_open
+
+    monkeypatch.setattr(consumer_module, "RETRY_S", 0.01)
+    app.conf.broker_request_timeout, app.conf.stream_recovery_delay = 0.05, 0.0
+    recovery.recovery_delay = 0.0
+    app._consumer, app.__dict__["_fetcher"] = consumer, SimpleNamespace(maybe_start=nothing)
+    consumer.watcher = Watched()  # type: ignore[assignment]
+    consumer._thread = SimpleNamespace(committed_here=())  # type: ignore[assignment]
+    monkeypatch.setattr(app.producer, "flush", nothing)
+    stock = faust.transport.drivers.aiokafka.Consumer
+    monkeypatch.setattr(consumer, "assignment", lambda: {ONE})
+    monkeypatch.setattr(consumer, "_seek_to_start", answering("starts", {}))
+    monkeypatch.setattr(stock, "perform_seek", answering("offsets", None))
+    if tables:
+        sums = app.Table("sums", store="memory://")
+        app.assignor.assigned_actives = lambda: {changelog}
+        monkeypatch.setattr(sums, "on_recovery_completed", nothing)
+        monkeypatch.setattr(consumer, "highwaters", answering("ends", {changelog: 0}))
+        monkeypatch.setattr(consumer, "earliest_offsets", answering("starts of logs", {changelog: 0}))
+        monkeypatch.setattr(consumer, "seek_wait", answering("seeks", None))
+
+    assert asyncio.get_event_loop().run_until_complete(story())
+    assert min(asked.values()) > 1
 
 
 class Thread:
