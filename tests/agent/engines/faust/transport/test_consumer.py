@@ -585,7 +585,7 @@ def test_a_recovery_waits_for_a_broker_that_is_away_for_long(
         return consumer.is_open
 
     monkeypatch.setattr(consumer_module, "RETRY_S", 0.01)
-    app.conf.broker_request_timeout, app.conf.stream_recovery_delay = 0.05, 0.0
+    app.conf.broker_request_timeout = 0.05
     recovery.recovery_delay = 0.0
     app._consumer, app.__dict__["_fetcher"] = consumer, SimpleNamespace(maybe_start=nothing)
     consumer.watcher = Watched()  # type: ignore[assignment]
