@@ -35,6 +35,8 @@ class Worker:
     ) -> None:
         self.askers = iter(())
         """Whether an agent waits for an answer, each time that this is looked at."""
+        self.ends_after_s = 0.0
+        """How long the broker takes to say where changelogs end."""
         self.told: list[str] = []
         self.told_of: list[set[TP]] = []
         app = faust.App("shop", web_enabled=False)
@@ -78,7 +80,7 @@ class Worker:
             prefer=lambda _: None,
             prefer_no_more=lambda _: None,
         )
-        self.handover = KeyGroupHandover(self.app, ownership, standbys, SteeringSettings())
+        self.handover = KeyGroupHandover(self.app, ownership, standbys, SteeringSettings(commit_limit_s=0.5))
 
     def _consumer(self, commit: Exception | None, oldest: Callable[[], InWork | None], longest_s: float) -> Any:
         note, seen = self.told.append, EventsInWork()
@@ -91,13 +93,15 @@ class Worker:
             note("drain")
             return True
 
-        async def highwaters(*_: Any) -> dict[TP, int]:
+        async def ends(_: object, limit_s: float) -> dict[TP, int]:
+            async with asyncio.timeout(limit_s):
+                await asyncio.sleep(self.ends_after_s)
             return {CHANGELOG: 12}
 
         return SimpleNamespace(
             is_open=True,
             thread=SimpleNamespace(
-                run=run, pause="pause", attach="attach", prove_by_commit=self._step("commit", commit)
+                run=run, pause="pause", attach="attach", prove_by_commit=self._step("commit", commit), ends=ends
             ),
             withheld=set(),
             blocked=set(),
@@ -111,7 +115,6 @@ class Worker:
             take_back=drain,
             wait_for_commit=self._step("wait for commit"),
             next_offset=lambda _: 5,
-            highwaters=highwaters,
             oldest_in_work=lambda _: oldest(),
             in_work=seen,
         )
@@ -137,6 +140,18 @@ def test_the_old_owner_tells_its_app_after_the_last_event_and_before_the_last_co
     assert worker.told == ["pause", "drain", "app: revoked", "flush", "wait for commit", "commit", "disown"]
     assert worker.told_of == [ALL]
     assert (given.offsets, given.ends) == ({SOURCE: 5}, {CHANGELOG: 12})
+
+
+def test_a_release_does_not_wait_for_a_broker_that_only_has_changelogs() -> None:
+    """The app has written nothing to them lately, so its flush has not met that broker."""
+    worker = Worker()
+    worker.ends_after_s = 30.0
+
+    with pytest.raises(Denied, match=r"does not say within .* where the changelogs end"):
+        asyncio.run(worker.handover.release([MOVED], GENERATION))
+
+    assert "disown" not in worker.told
+    assert worker.told[-2:] == ["app: assigned", "attach"]
 
 
 def test_agents_that_ask_get_their_answers_while_what_they_ask_still_flows() -> None:
