@@ -99,10 +99,15 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         THREAD,
-        (Patch.FENCE, Patch.STATE_FAILS),
+        (Patch.FENCE, Patch.STATE_FAILS, Patch.QUESTIONS_APART),
         "shorter long polls; the plug-in's assignor also without tables",
         ("_consumer", "_assignor"),
-        (("_create_worker_consumer", ("transport",)), ("_ensure_consumer", ()), ("commit", ("offsets",))),
+        (
+            ("_create_worker_consumer", ("transport",)),
+            ("_ensure_consumer", ()),
+            ("_highwaters", ("partitions",)),
+            ("commit", ("offsets",)),
+        ),
     ),
     Private(
         faust.transport.drivers.aiokafka.Producer,
