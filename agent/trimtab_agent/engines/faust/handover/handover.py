@@ -261,7 +261,7 @@ class KeyGroupHandover:
         consumer.start_at(offsets)
         consumer.unblock(offsets.keys())
         await self._tell_app(self._app.on_partitions_assigned.send({*offsets, *ends}))
-        for table in map(self._ownership.table, ends):
+        for table in dict.fromkeys(map(self._ownership.table, ends)):  # once, as at a rebalance
             await self._tell_app(table.call_recover_callbacks())
         await consumer.thread.run(consumer.thread.attach, generation, offsets)
 

@@ -63,14 +63,16 @@ class Worker:
         app.on_partitions_revoked.connect(lost)
         app.on_partitions_assigned.connect(gained)
         note = self.told.append
+        table = faust.Table(app, name="sums")
+        table.call_recover_callbacks = self._step("app: recovered")
         ownership: Any = SimpleNamespace(
-            sources=lambda _: {SOURCE},
-            changelogs=lambda _: {CHANGELOG},
+            sources=lambda key_groups: {TP("orders", each.partition) for each in key_groups},
+            changelogs=lambda key_groups: {TP("sums-changelog", each.partition) for each in key_groups},
             holds=lambda _: False,
             own=lambda _: note("own"),
             disown=lambda _: note("disown"),
             restored_to=lambda *_: None,
-            table=lambda _: SimpleNamespace(call_recover_callbacks=self._step("app: recovered")),
+            table=lambda _: table,
         )
         standbys: Any = SimpleNamespace(
             keep=lambda _: None,
@@ -171,6 +173,16 @@ def test_the_new_owner_tells_its_app_before_the_first_event() -> None:
 
     assert worker.told == ["commit", "own", "app: assigned", "app: recovered", "attach"]
     assert worker.told_of == [ALL]
+
+
+def test_a_table_is_recovered_once_however_many_of_its_key_groups_come() -> None:
+    """The app may go through the whole table then, and all of them wait."""
+    worker, another = Worker(), KeyGroup(MOVED.app, MOVED.operator, 4)
+    offsets, ends = {SOURCE: 5, TP("orders", 4): 5}, {CHANGELOG: 12, TP("sums-changelog", 4): 12}
+
+    asyncio.run(worker.handover.take([MOVED, another], offsets, ends, GENERATION))
+
+    assert worker.told.count("app: recovered") == 1
 
 
 def test_an_owner_that_keeps_the_key_group_tells_its_app_that_it_has_it_again() -> None:
