@@ -167,7 +167,6 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Answers that agents wait for, with the messages that they work on meanwhile (patch asking-not-waited-for)."""
         self._finishing = False
         super().__init__(transport, *args, **options)
-        _await_broker(self.app.tables.recovery)
         self._follow_replies(self.app._reply_consumer)
         for agent in self.app.agents.values():
             agent._on_error = self._let_go_at_error(agent, agent._on_error)
@@ -229,6 +228,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     async def subscribe(self, topics: Collection[str]) -> None:
         """Subscribe once placement and topics are known (patch topics-known-before-assignment)."""
+        _await_broker(self.app.tables.recovery)  # it belongs to the loop in which it is made
         await self.watcher.before_join(frozenset(topics))
         await self._thread.wait_for_topics(frozenset(topics), self.settings.topics_limit_s)
         self.watcher.topics_known()
@@ -828,6 +828,8 @@ def _await_broker(recovery: Any) -> None:
     It takes the end of its own time limit for the end of the worker: it ends for good, and whatever comes, no table is
     restored and no source opened any more, while the worker stays in the group.
     """
+    if "_wait" in vars(recovery):  # the app subscribes again, to new topics
+        return
     wait = recovery._wait
 
     async def wait_without_limit(waited: Any, timeout: float | None = None) -> None:
