@@ -72,6 +72,12 @@ addresses, it tries the old ones for ever. | When none of them answers, it asks 
 `transport/client.py` |
 | `brokers-awaited` | A worker that starts before Kafka ends with a traceback. | It waits, and says so. | \
 `transport/producer.py` |
+| `questions-apart` | A worker's thread does two things at a time. Two questions about logs whose broker does not \
+answer keep it for `broker_request_timeout` (90 s): it fetches and commits nothing, also of others. | They are asked \
+beside. | `transport/thread.py` |
+| `restore-awaits-broker` | A restore that a broker does not answer within `broker_request_timeout` (90 s) ends the \
+recovery for good: the worker stays in the group, and does nothing any more, whatever comes. | It asks again until the \
+broker answers, or the next rebalance begins. | `transport/consumer.py` |
 | `rights-awaited` | A commit that Kafka does not let the app do ends the worker, and so does a group that it may not \
 use, or that has members which are no Faust. | It tries again. | `transport/thread.py`, `transport/consumer.py` |
 | `deleted-topic-not-awaited` | A commit with an offset of a topic that has been deleted is repeated without end, and \
@@ -132,6 +138,8 @@ class Patch(StrEnum):
     STANDBY_KEPT = "standby-records-kept"
     REBOOTSTRAP = "bootstrap-again"
     AWAITED = "brokers-awaited"
+    QUESTIONS_APART = "questions-apart"
+    RESTORE_AWAITS = "restore-awaits-broker"
     RIGHTS = "rights-awaited"
     DELETED = "deleted-topic-not-awaited"
     LEADER = "leader-not-awaited"

@@ -99,10 +99,15 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         THREAD,
-        (Patch.FENCE, Patch.STATE_FAILS),
+        (Patch.FENCE, Patch.STATE_FAILS, Patch.QUESTIONS_APART),
         "shorter long polls; the plug-in's assignor also without tables",
         ("_consumer", "_assignor"),
-        (("_create_worker_consumer", ("transport",)), ("_ensure_consumer", ()), ("commit", ("offsets",))),
+        (
+            ("_create_worker_consumer", ("transport",)),
+            ("_ensure_consumer", ()),
+            ("_highwaters", ("partitions",)),
+            ("commit", ("offsets",)),
+        ),
     ),
     Private(faust.transport.drivers.aiokafka.Transport, (Patch.DELETED,), "", ("_topic_waiters",)),
     Private(
@@ -160,7 +165,7 @@ PRIVATES: tuple[Private, ...] = (
     Private(faust.tables.manager.TableManager, (Patch.DELETED,), "table of a changelog", ("_changelogs",)),
     Private(
         faust.tables.recovery.Recovery,
-        (Patch.ENDS_AT_POSITION,),
+        (Patch.ENDS_AT_POSITION, Patch.RESTORE_AWAITS),
         "which table partitions are restored, and up to which offset",
         (
             *("active_tps", "actives_for_table", "tp_to_table", "active_offsets", "active_highwaters"),
@@ -173,6 +178,10 @@ PRIVATES: tuple[Private, ...] = (
             ("flush_buffers", ()),
             ("_set_recovery_ended", ()),
             ("on_rebalance", ("assigned", "revoked", "newly_assigned", "generation_id")),
+            ("_wait", ("coro", "timeout")),
+            ("_build_highwaters", ("consumer", "tps", "destination", "title")),
+            ("_build_offsets", ("consumer", "tps", "destination", "title")),
+            ("_seek_offsets", ("consumer", "tps", "offsets", "title")),
         ),
     ),
     Private(

@@ -26,6 +26,7 @@ from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
@@ -190,7 +191,7 @@ class KeyGroupHandover:
             offsets = {tp: consumer.next_offset(tp) for tp in sources}
             _, ends = await asyncio.gather(
                 consumer.thread.prove_by_commit(generation, offsets, settings.commit_limit_s),
-                consumer.highwaters(*changelogs) if changelogs else _nothing(),
+                self._ends(changelogs),
             )
         finally:
             consumer.withheld -= sources
@@ -206,6 +207,17 @@ class KeyGroupHandover:
             flush_s=flushed - drained,
             commit_s=committed - flushed,
         )
+
+    async def _ends(self, changelogs: Collection[TP]) -> dict[TP, int]:
+        if not changelogs:
+            return {}
+        limit_s = self._settings.commit_limit_s
+        try:
+            found: dict[TP, int] = await self._app.consumer.thread.ends(changelogs, limit_s)
+        except (KafkaError, TimeoutError) as fault:
+            told = f"Kafka does not say within {limit_s:g} s where the changelogs end: {fault!r}"
+            raise Denied(Refusal.FAILED, told) from None
+        return found
 
     async def _go_on(self, key_groups: Collection[KeyGroup], generation: int) -> None:
         """Remain the owner: read the events again that were taken out of the queues."""
@@ -252,7 +264,7 @@ class KeyGroupHandover:
         consumer.start_at(offsets)
         consumer.unblock(offsets.keys())
         await self._tell_app(self._app.on_partitions_assigned.send({*offsets, *ends}))
-        for table in map(self._ownership.table, ends):
+        for table in dict.fromkeys(map(self._ownership.table, ends)):  # once, as at a rebalance
             await self._tell_app(table.call_recover_callbacks())
         await consumer.thread.run(consumer.thread.attach, generation, offsets)
 
@@ -276,10 +288,6 @@ class KeyGroupHandover:
                 self.check(generation)
         finally:
             self._standbys.prefer_no_more(ends.keys())
-
-
-async def _nothing() -> dict[TP, int]:
-    return {}
 
 
 def released(command: Command, given: Given, cluster: str) -> HandoverRecord:

@@ -170,7 +170,8 @@ class StoreGuard:
         """Raises StateBreach, after which the worker ends; LateWrite where no source partition is of this worker."""
         if message is None or message.tp.topic is None:
             raise self._late(f"table {table.name}, key {key!r:.60}: {tp.topic}/{tp.partition} is another worker's")
-        self._breach("written", f"{message.tp} is written to a table of {tp.topic}", tp)
+        if self._app._consumer.has_begun:
+            self._breach("written", f"{message.tp} is written to a table of {tp.topic}", tp)
 
     def _breach(self, how: str, what: str, tp: TP) -> None:
         breach = StateBreach(
@@ -251,7 +252,7 @@ class StoreGuard:
         It assigns all topics with the same number of partitions together; operators that the app names may not.
         """
         consumer = self._app._consumer
-        if message.tp.topic is None or consumer.is_late(message):
+        if message.tp.topic is None or consumer.is_late(message) or not consumer.has_begun:
             return
         count = consumer.thread.partition_count
         if count(message.tp.topic) == count(tp.topic):

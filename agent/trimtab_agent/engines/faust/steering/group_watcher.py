@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
+from faust.stores.rocksdb import Store
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.member_data import read_member
@@ -75,9 +76,10 @@ class GroupWatcher:
             return
         if shared.refusal is not None or self._parts.side.started:  # the app may subscribe again, to new topics
             return
-        if app.tables and not await own_folder.hold(folder := Path(app.conf.tabledir)):
-            self._withdraw(f"datadir: another worker uses {folder.resolve()}, and each needs a folder of its own")
-            return
+        for folder in self._folders():
+            if not await own_folder.hold(folder):
+                self._withdraw(f"datadir: another worker uses {folder.resolve()}, and each needs a folder of its own")
+                return
         # Faust runs the garbage collector for every table at every rebalance, while everything is stopped.  Objects
         # loaded so far never become garbage.  Freezing them cuts a collection from tenths of a second to milliseconds.
         gc.collect()
@@ -92,6 +94,13 @@ class GroupWatcher:
             log.warning("the placement topic was not read within %g s; joining the group without a placement", limit_s)
         elif shared.placement is None and await self._is_empty(changelogs):
             shared.empty_at = time.monotonic()
+
+    def _folders(self) -> list[Path]:
+        """Where this worker's tables are: in its data folder, or where their `store` says (`rocksdb:///disk/sums`)."""
+        app = self._parts.app
+        stores = [table.data for table in app.tables.values() if isinstance(table.data, Store)]
+        own = [Path(app.conf.tabledir)] if app.tables else []
+        return list(dict.fromkeys(own + [store.partition_path(0).parent for store in stores]))
 
     def topics_known(self) -> None:
         """Compare the files that the databases of key groups need with the limit.  Raises TooFewFiles."""

@@ -8,10 +8,11 @@ Here an event deletes in its own partition, and whoever reads outside of an even
 active here.  Of several that have the key, the one answers that an event used last.
 
 Whoever goes through a whole table may wait in between, and key groups come and go meanwhile.  Faust fails when a
-database is opened or closed then.
+database is opened or closed then.  Pages may ask in threads of their own (`web_in_thread`).
 """
 
 import contextlib
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -33,18 +34,19 @@ class OwnPartitions:
         self._app = app
         self._changelog = changelog
         self._store = store
-        self._only: int | None = None
+        self._only = threading.local()
+        """The `partition` that alone may answer, in the thread that has asked for it."""
         store._dbs_for_key, store._get_bucket_for_key = self.databases, self.find
         store._dbs_for_actives = self.active
 
     @contextlib.contextmanager
     def only(self, partition: int) -> Iterator[None]:
         """Let one partition answer outside of an event, whoever asks; nothing may be awaited meanwhile."""
-        self._only = partition
+        self._only.partition = partition
         try:
             yield
         finally:
-            self._only = None
+            del self._only.partition
 
     def databases(self, key: bytes) -> Iterable[Any]:
         """Where a raw key is deleted, or looked up to see whether it exists."""
@@ -68,10 +70,11 @@ class OwnPartitions:
 
     def _own(self, key: bytes) -> Iterator[tuple[int, Any]]:
         """Own partitions with their databases, the one first that was used last for this key."""
-        active, databases = self._app.assignor._active_tps, self._store._dbs
-        if self._only is not None:
-            if self._only in databases:
-                yield self._only, databases[self._only]
+        active = self._app.assignor._active_tps
+        databases = dict(self._store._dbs)  # a page may ask in another thread, while some are opened or closed
+        if (only := getattr(self._only, "partition", None)) is not None:
+            if only in databases:
+                yield only, databases[only]
             return
         own = {partition for partition in databases if TP(self._changelog, partition) in active}
         last = self._store._key_index.get(key)

@@ -24,6 +24,9 @@ from trimtab_protocol.messages.names import KeyGroup
 
 SIZES = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")
 
+ANSWER_LIMIT_S = 10.0
+"""How long the broker may take to say where changelogs begin and end; other key groups wait for their turn."""
+
 Check = Callable[[], None]
 """Raises if the step has become pointless because the group has moved on."""
 
@@ -49,9 +52,13 @@ class Standbys:
             return
         consumer, tables = self._app.consumer, {tp: self._ownership.table(tp) for tp in todo}
         written = await in_own_thread(last_writes, tables)
-        starts, ends, since = await asyncio.gather(
-            consumer.earliest_offsets(*todo), consumer.highwaters(*todo), first_since(consumer, written)
-        )
+        try:
+            async with asyncio.timeout(ANSWER_LIMIT_S):
+                starts, ends, since = await asyncio.gather(
+                    consumer.earliest_offsets(*todo), consumer.highwaters(*todo), first_since(consumer, written)
+                )
+        except TimeoutError:
+            raise TimeoutError(f"Kafka does not say within {ANSWER_LIMIT_S:g} s where changelogs end") from None
         gaps: list[str] = []
         for tp in sorted(todo):
             check()

@@ -6,12 +6,13 @@ The consumer can stop and start single partitions inside a generation.
 import asyncio
 import contextlib
 import copy
+import functools
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping
 from typing import Any, Protocol
 
-from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from faust.exceptions import ConsumerNotStarted
 from faust.stores.rocksdb import Store
 from faust.streams import current_event
@@ -27,7 +28,13 @@ from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
-from trimtab_agent.engines.faust.transport.thread import LOOK_INTERVAL_S, LOOKS, GenerationOver, SteeredThread
+from trimtab_agent.engines.faust.transport.thread import (
+    LOOK_INTERVAL_S,
+    LOOKS,
+    RETRY_S,
+    GenerationOver,
+    SteeredThread,
+)
 from trimtab_agent.engines.faust.waiting import POLL_S, Check, until
 
 logger = get_logger(__name__)
@@ -125,6 +132,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Partitions that have stood still, and whose position may be further than what was committed."""
         self._writes_from: dict[TP, int] = {}
         """Where each source partition of this worker began when it came here; events before it are of another time."""
+        self.has_begun = False
+        """Whether this worker has ever begun a generation.  Before, all events of topics are made by the app's own
+        tests, which need no broker."""
         self._closed: set[TP] = set()
         """Source partitions whose events are finished because they leave: what they write now is too late."""
         self._rebalances = 0
@@ -218,6 +228,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     async def subscribe(self, topics: Collection[str]) -> None:
         """Subscribe once placement and topics are known (patch topics-known-before-assignment)."""
+        _await_broker(self.app.tables.recovery)  # it belongs to the loop in which it is made
         await self.watcher.before_join(frozenset(topics))
         await self._thread.wait_for_topics(frozenset(topics), self.settings.topics_limit_s)
         self.watcher.topics_known()
@@ -300,9 +311,12 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Give a round to the streams, alternating topics and partitions.  Agents may run after every message."""
         changelogs = frozenset(filter(self._is_changelog_tp, records))
         track_end, give = self.app.monitor.track_tp_end_offset, self.callback
+        self._round = left = dict(records)
         for tp, record in self.scheduler.iterate(records):
             if not self.flow_active or rebalances != self._rebalances:
                 return
+            if tp not in left:  # a scheduler of the app's own may have copied the lists
+                continue
             track_end(tp, self.highwater(tp))
             offset, expected = record.offset, self._read_offset[tp]
             if expected is not None and offset < expected:
@@ -422,6 +436,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._changing = False
 
     async def perform_seek(self) -> None:
+        """Seek, as soon as the broker answers (patch restore-awaits-broker)."""
+        await _until_answered(self._seek_sources)()
+
+    async def _seek_sources(self) -> None:
         """Seek every source partition, also those without a committed offset (patch seek-before-sources-open).
 
         Between two assignments only the recovery of the first one can call this.  The call waits until Faust cancels
@@ -441,7 +459,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._density.begin(tp, self._position[tp])
             if not self._is_changelog_tp(tp):
                 self._writes_from.setdefault(tp, self._position[tp])
-        self._sought = True
+        self._sought = self.has_begun = True
 
     async def _seek_to_start(self, tps: Collection[TP]) -> dict[TP, range]:
         """Read these partitions from their start; returns the offsets that each has."""
@@ -480,7 +498,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         tp = message.tp
         start = self._writes_from.get(tp)
         if start is None:
-            return tp.topic is not None or self.is_leaving(tp.partition)
+            return self.has_begun if tp.topic is not None else self.is_leaving(tp.partition)
         return tp in self._closed or -1 < message.offset < start  # -1: an event that has skipped the broker
 
     def is_leaving(self, partition: int) -> bool:
@@ -534,8 +552,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._paused_partitions |= set(tps)
         for tp in tps:
             self._passed.pop(tp, None)  # what is taken back has been passed
-            if tp in self._round:
-                self._round[tp].clear()  # the drain loop's iterators over these lists end
+            if (rest := self._round.pop(tp, None)) is not None:
+                rest.clear()  # the drain loop's iterators over these lists end
 
     def unblock(self, tps: Collection[TP]) -> None:
         """Deliver records of these partitions again, and let their events write."""
@@ -767,6 +785,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def start_at(self, positions: Mapping[TP, int]) -> None:
         """Continue at these offsets and count them as committed: everything before them is done."""
+        self.has_begun = True
         for tp, offset in positions.items():
             self._delivered.pop(tp, None)
             self._acked_index.pop(tp, None)
@@ -804,6 +823,38 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for marked in (self._active_partitions, self._paused_partitions, self._behind, self._closed):
             marked.difference_update(tps)
         self.in_work.forget(tps)
+
+
+def _await_broker(recovery: Any) -> None:
+    """Let Faust's recovery wait until the broker answers, or the next one begins (patch restore-awaits-broker).
+
+    It takes the end of its own time limit for the end of the worker: it ends for good, and whatever comes, no table is
+    restored and no source opened any more, while the worker stays in the group.
+    """
+    if "_wait" in vars(recovery):  # the app subscribes again, to new topics
+        return
+    wait = recovery._wait
+
+    async def wait_without_limit(waited: Any, timeout: float | None = None) -> None:
+        await wait(waited)
+
+    recovery._wait = wait_without_limit
+    for step in ("_build_highwaters", "_build_offsets", "_seek_offsets"):
+        setattr(recovery, step, _until_answered(getattr(recovery, step)))
+
+
+def _until_answered(ask: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:
+    @functools.wraps(ask)
+    async def ask_again(*arguments: Any) -> None:
+        while True:
+            try:
+                await ask(*arguments)
+                return
+            except (KafkaConnectionError, KafkaTimeoutError, TimeoutError) as error:
+                logger.warning("waiting for Kafka, the next attempt is in %g s: %r", RETRY_S, error)
+                await asyncio.sleep(RETRY_S)
+
+    return ask_again
 
 
 def keep_what_waits(flow_control: Any) -> None:

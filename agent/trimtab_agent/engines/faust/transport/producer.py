@@ -401,7 +401,7 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         """
         mark = _Mark()
         self.buffer.put(mark)
-        while not mark.reached and not self.buffer.should_stop:
+        while not mark.reached and self.buffer.started and not self.buffer.should_stop:
             await asyncio.sleep(POLL_S)
         if self._producer is not None:
             await self._producer.flush()

@@ -341,6 +341,14 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         async with asyncio.timeout(limit_s):
             return await self._in_thread(ask())
 
+    async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
+        """Where these partitions end (patch questions-apart)."""
+        return await self._in_thread(self._highwaters(partitions))
+
+    async def earliest_offsets(self, *partitions: TP) -> Mapping[TP, int]:
+        """Where these partitions begin (patch questions-apart)."""
+        return await self._in_thread(self._ensure_consumer().beginning_offsets(partitions))
+
     async def beginnings(self, tps: Collection[TP], limit_s: float) -> dict[TP, int]:
         """The offset at which each partition begins.  Raises KafkaError, and TimeoutError after `limit_s`."""
 

@@ -36,6 +36,8 @@ class Worker:
     ) -> None:
         self.askers = iter(())
         """Whether an agent waits for an answer, each time that this is looked at."""
+        self.ends_after_s = 0.0
+        """How long the broker takes to say where changelogs end."""
         self.told: list[str] = []
         self.told_of: list[set[TP]] = []
         app = faust.App("shop", web_enabled=False)
@@ -62,14 +64,16 @@ class Worker:
         app.on_partitions_revoked.connect(lost)
         app.on_partitions_assigned.connect(gained)
         note = self.told.append
+        table = faust.Table(app, name="sums")
+        table.call_recover_callbacks = self._step("app: recovered")
         ownership: Any = SimpleNamespace(
-            sources=lambda _: {SOURCE},
-            changelogs=lambda _: {CHANGELOG},
+            sources=lambda key_groups: {TP("orders", each.partition) for each in key_groups},
+            changelogs=lambda key_groups: {TP("sums-changelog", each.partition) for each in key_groups},
             holds=lambda _: False,
             own=lambda _: note("own"),
             disown=lambda _: note("disown"),
             restored_to=lambda *_: None,
-            table=lambda _: SimpleNamespace(call_recover_callbacks=self._step("app: recovered")),
+            table=lambda _: table,
         )
         standbys: Any = SimpleNamespace(
             keep=lambda _: None,
@@ -80,7 +84,7 @@ class Worker:
             prefer=lambda _: None,
             prefer_no_more=lambda _: None,
         )
-        self.handover = KeyGroupHandover(self.app, ownership, standbys, SteeringSettings())
+        self.handover = KeyGroupHandover(self.app, ownership, standbys, SteeringSettings(commit_limit_s=0.5))
 
     def _consumer(self, commit: Exception | None, oldest: Callable[[], InWork | None], longest_s: float) -> Any:
         note, seen = self.told.append, EventsInWork()
@@ -93,7 +97,9 @@ class Worker:
             note("drain")
             return True
 
-        async def highwaters(*_: Any) -> dict[TP, int]:
+        async def ends(_: object, limit_s: float) -> dict[TP, int]:
+            async with asyncio.timeout(limit_s):
+                await asyncio.sleep(self.ends_after_s)
             return {CHANGELOG: 12}
 
         return SimpleNamespace(
@@ -104,6 +110,7 @@ class Worker:
                 attach="attach",
                 request_rejoin="rejoin",
                 prove_by_commit=self._step("commit", commit),
+                ends=ends,
             ),
             withheld=set(),
             blocked=set(),
@@ -117,7 +124,6 @@ class Worker:
             take_back=drain,
             wait_for_commit=self._step("wait for commit"),
             next_offset=lambda _: 5,
-            highwaters=highwaters,
             oldest_in_work=lambda _: oldest(),
             in_work=seen,
         )
@@ -145,6 +151,18 @@ def test_the_old_owner_tells_its_app_after_the_last_event_and_before_the_last_co
     assert (given.offsets, given.ends) == ({SOURCE: 5}, {CHANGELOG: 12})
 
 
+def test_a_release_does_not_wait_for_a_broker_that_only_has_changelogs() -> None:
+    """The app has written nothing to them lately, so its flush has not met that broker."""
+    worker = Worker()
+    worker.ends_after_s = 30.0
+
+    with pytest.raises(Denied, match=r"does not say within .* where the changelogs end"):
+        asyncio.run(worker.handover.release([MOVED], GENERATION))
+
+    assert "disown" not in worker.told
+    assert worker.told[-2:] == ["app: assigned", "attach"]
+
+
 def test_agents_that_ask_get_their_answers_while_what_they_ask_still_flows() -> None:
     worker = Worker()
     worker.askers = iter((True, True, False))
@@ -162,6 +180,16 @@ def test_the_new_owner_tells_its_app_before_the_first_event() -> None:
 
     assert worker.told == ["commit", "own", "app: assigned", "app: recovered", "attach"]
     assert worker.told_of == [ALL]
+
+
+def test_a_table_is_recovered_once_however_many_of_its_key_groups_come() -> None:
+    """The app may go through the whole table then, and all of them wait."""
+    worker, another = Worker(), KeyGroup(MOVED.app, MOVED.operator, 4)
+    offsets, ends = {SOURCE: 5, TP("orders", 4): 5}, {CHANGELOG: 12, TP("sums-changelog", 4): 12}
+
+    asyncio.run(worker.handover.take([MOVED, another], offsets, ends, GENERATION))
+
+    assert worker.told.count("app: recovered") == 1
 
 
 def test_an_owner_that_keeps_the_key_group_tells_its_app_that_it_has_it_again() -> None:

@@ -414,22 +414,41 @@ def test_an_event_reads_nothing_that_stock_faust_would_have_here_and_is_elsewher
         app, consumer, _ = writing(
             tmp_path, active=owned, prepare=lambda table: table.app.Table("prices", default=int, partitions=1)
         )
-        thread: Any = SimpleNamespace(partition_count=counts.get)
-        consumer._thread = thread
+        consumer._thread = SimpleNamespace(partition_count=counts.get)  # type: ignore[assignment]
+        prices = app.tables["prices"]
         found: list[object] = []
-
-        def noted(look_up: Callable[[], object]) -> None:
-            found.append(look_up())
-
         told = pytest.raises(StateBreach, match="reads a table of ks-prices-changelog") if ends else nullcontext()
-        for look_up in (lambda: app.tables["prices"]["k"], lambda: "k" in app.tables["prices"]):
+        for look_up in (lambda: found.append(prices["k"]), lambda: found.append("k" in prices)):
             with told:
-                within(Event(SOURCE, 12), functools.partial(noted, look_up))
+                within(Event(SOURCE, 12), look_up)
         await asyncio.sleep(0.1)
         assert found == ([] if ends else [0, False])
         return consumer.fence.broken, app.crashed, bool(app.__dict__.get("breaches"))
 
     assert asyncio.run(read()) == (ends, ends, ends)
+
+
+def test_the_apps_own_tests_may_write_and_read_tables_without_a_broker(tmp_path: Path) -> None:
+    """They use `agent.test_context()`, and often the store that the app has."""
+
+    async def tested() -> list[dict[str, int]]:
+        app, consumer, _ = worker(tmp_path, None, lambda table: setattr(table, "default", int))
+        Sent(consumer.transport)
+        app.flow_control.resume()
+        sums = app.tables["sums"]
+
+        @app.agent(app.topic("events"))
+        async def add(stream: Any) -> Any:
+            async for key, value in stream.items():
+                sums[key] += value
+                yield {key: sums[key]}
+
+        async with add.test_context() as agent:
+            await agent.put(3, key="a")
+            await agent.put(4, key="a")
+            return list(agent.results.values())
+
+    assert asyncio.run(tested()) == [{"a": 3}, {"a": 7}]
 
 
 async def finished(consumer: SteeredConsumer) -> None:

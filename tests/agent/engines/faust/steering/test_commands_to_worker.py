@@ -486,23 +486,30 @@ def test_an_app_that_turns_out_to_be_unfit_is_measured_but_neither_steered_nor_k
     assert worker.hears(release()) == [CommandRefused(refusal=Refusal.NOT_STEERING, detail="table lost: in memory")]
 
 
-def test_a_worker_with_the_data_folder_of_another_one_is_not_steered(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("where", ["datadir", "a table's store"])
+def test_a_worker_with_the_data_folder_of_another_one_is_not_steered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
     """Its databases are open there: no hand-over between the two would succeed."""
+    monkeypatch.chdir(tmp_path)
     worker, folders = Worker(), list[Path]()
     worker.parts.app._assignor = SimpleNamespace(replicas=0)
-    worker.parts.app.Table("sums")
+    worker.parts.app.Table("sums", store=f"rocksdb://{tmp_path}/shared/sums")
+    expected = [Path(worker.parts.app.conf.tabledir)]
+    if where != "datadir":
+        expected.append(tmp_path / "shared")
     side: Any = SimpleNamespace(started=False)
     parts = replace(worker.parts, side=side)
     watcher = GroupWatcher(parts, named_topics=dict, unfit_parts=list, is_empty=has_state)
 
     async def taken(folder: Path) -> bool:
         folders.append(folder)
-        return False
+        return folder != expected[-1]
 
     monkeypatch.setattr("trimtab_agent.engines.faust.safety.own_folder.hold", taken)
 
     asyncio.run(watcher.before_join(frozenset({"in"})))
 
-    assert folders == [Path(worker.parts.app.conf.tabledir)]
-    told = f"datadir: another worker uses {folders[0].resolve()}, and each needs a folder of its own"
+    assert folders == expected
+    told = f"datadir: another worker uses {folders[-1].resolve()}, and each needs a folder of its own"
     assert worker.status.refusal == told

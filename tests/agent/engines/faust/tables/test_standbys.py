@@ -12,6 +12,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.troubles import Trouble, Troubles
 from trimtab_agent.engines.faust.tables import changelog_reader
+from trimtab_agent.engines.faust.tables import standbys as standbys_module
 from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
@@ -107,6 +108,22 @@ def test_what_faust_itself_follows_is_neither_followed_a_second_time_nor_closed(
     assert tail.followed == frozenset()
     assert not standbys.is_followed([OTHER]), "so a hand-over to this worker is refused"
     assert set(table._dbs) == {0, 1}
+
+
+def test_key_groups_whose_broker_is_silent_hold_up_others_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made warm one after another, and commands for others wait for their turn."""
+    monkeypatch.setattr(standbys_module, "ANSWER_LIMIT_S", 0.05)
+    ownership: Any = Ownership()
+
+    class Silent(Consumer):
+        async def highwaters(self, *changelogs: TP) -> dict[TP, int]:
+            await asyncio.sleep(60.0)  # Faust's broker_request_timeout is longer
+            return {}
+
+    standbys = Standbys(SimpleNamespace(consumer=Silent()), ownership, ChangelogReader({}), Troubles().tell)
+
+    with pytest.raises(TimeoutError, match="does not say within"):
+        asyncio.run(asyncio.wait_for(standbys.warm([OTHER], lambda: None), 30.0))
 
 
 def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import functools
 import operator
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -493,3 +494,37 @@ async def test_outside_of_an_event_only_active_partitions_answer(tmp_path: Path,
     assert gone not in worker.table.data
     worker.own(0, 1)
     assert worker.table[gone] == 1
+
+
+@in_a_loop
+async def test_a_page_in_a_thread_of_its_own_is_answered_while_a_window_of_another_partition_is_closed(
+    tmp_path: Path, clock: Any
+) -> None:
+    """`web_in_thread=True`, or a web framework's pool of threads."""
+    worker = Worker(tmp_path, "a").own(0, 1)
+    worker.event(1, "k", NOW)
+    key = "k", worker.table.window.current(NOW)
+    own = answer_from_own_partitions(worker.app)[LOG]
+
+    with own.only(0), ThreadPoolExecutor(1) as page:
+        assert page.submit(lambda: worker.table[key]).result() == 1
+        assert worker.table[key] == 0
+
+
+@in_a_loop
+async def test_a_page_in_a_thread_of_its_own_is_answered_while_databases_are_opened(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a").own(0, 1)
+    worker.event(1, "k", NOW)
+    key = "k", worker.table.window.current(NOW)
+    active = worker.app.assignor._active_tps
+
+    class Opening(set[TP]):
+        """While it is looked at, the worker gets a standby."""
+
+        def __contains__(self, tp: object) -> bool:
+            worker.table.data._db_for_partition(2)
+            return tp in active
+
+    worker.app.assignor._active_tps = Opening()
+
+    assert worker.table[key] == 1

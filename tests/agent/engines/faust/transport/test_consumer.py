@@ -1,6 +1,7 @@
 """What is committed, and where a partition goes on: the consumer without a broker."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -9,9 +10,10 @@ from typing import Any
 import faust
 import faust.transport.drivers.aiokafka
 import pytest
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 from faust.agents.replies import ReplyPromise
 from faust.types import TP
+from faust.types.transports import SchedulingStrategyT
 from faust.types.tuples import ConsumerMessage
 
 from trimtab_agent.engines.faust import SteeringSettings
@@ -48,6 +50,8 @@ class Channel:
 
 class Watched:
     async def before_join(self, topics: frozenset[str]) -> None: ...
+
+    def topics_known(self) -> None: ...
 
     def rebalancing(self) -> None: ...
 
@@ -349,6 +353,29 @@ def test_a_partition_blocked_in_the_middle_of_a_round_is_given_no_further(
     assert consumer.next_offset(ONE) == 11
 
 
+class LargestTopicFirst(SchedulingStrategyT):  # type: ignore[misc]
+    """An app's own `ConsumerScheduler`."""
+
+    def iterate(self, records: Any) -> Iterator[tuple[TP, Any]]:
+        copied = [(tp, list(rows)) for tp, rows in records.items()]
+        return iter([(tp, row) for tp, rows in sorted(copied, key=lambda each: -len(each[1])) for row in rows])
+
+
+def test_the_apps_own_scheduler_gives_nothing_more_of_a_partition_that_has_left(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it comes back within the round: from then on it is read again from where it stopped."""
+    consumer.scheduler = LargestTopicFirst()
+    streams = Delivered(consumer, monkeypatch)
+    streams.after[1] = lambda: consumer.block({ONE})
+    streams.after[2] = lambda: consumer.unblock({ONE})
+
+    streams.deliver({ONE: [Record(10), Record(11), Record(12)], OTHER: [Record(0), Record(1)]})
+
+    assert streams.got == [(ONE, 10), (OTHER, 0), (OTHER, 1)]
+    assert consumer.next_offset(ONE) == 11
+
+
 def test_a_rebalance_ends_the_round(consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch) -> None:
     streams = Delivered(consumer, monkeypatch)
 
@@ -549,6 +576,66 @@ def test_a_rebalance_leaves_time_to_join_after_it_has_waited_for_what_was_sent(
     consumer.watcher = Watched()  # type: ignore[assignment]
     consumer.loop.run_until_complete(consumer.on_partitions_revoked({ONE}))
     assert waits == [("begun events", 30.0), ("flush", 15.0), ("Faust waits for the rest, and commits", 0.0)]
+
+
+@pytest.mark.parametrize("tables", [False, True])
+def test_a_recovery_waits_for_a_broker_that_is_away_for_long(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch, *, tables: bool
+) -> None:
+    """Faust takes the end of its own limit for the end of the worker, which then does nothing, whatever comes."""
+    app, changelog, asked = consumer.app, TP("ks-sums-changelog", 1), Counter[str]()
+
+    def answering(name: str, answer: Any) -> Callable[..., Any]:
+        async def answer_late(*_: Any) -> Any:
+            asked[name] += 1
+            await asyncio.sleep(0.2)
+            if asked[name] == 1:
+                raise KafkaTimeoutError(name)
+            return answer
+
+        return answer_late
+
+    async def nothing(*_: Any, **__: Any) -> None: ...
+
+    async def story() -> bool:
+        await consumer.subscribe([ONE.topic])
+        await consumer.subscribe([ONE.topic, OTHER.topic])
+        recovery = app.tables.recovery
+        recovery.recovery_delay = 0.0
+        await recovery.start()
+        for generation in (1, 2):
+            consumer._sought = consumer._open = False
+            consumer.stop_flow()
+            app.consumer_generation_id = generation
+            await recovery.on_rebalance({ONE, changelog}, set(), {ONE}, generation)
+            async with asyncio.timeout(20.0):
+                while not consumer.is_open:
+                    await asyncio.sleep(0.01)
+        await recovery.stop()
+        return consumer.is_open
+
+    monkeypatch.setattr(consumer_module, "RETRY_S", 0.01)
+    app.conf.broker_request_timeout = 0.05
+    app._consumer, app.__dict__["_fetcher"] = consumer, SimpleNamespace(maybe_start=nothing)
+    consumer.watcher = Watched()  # type: ignore[assignment]
+    consumer._thread = SimpleNamespace(  # type: ignore[assignment]
+        committed_here=(), wait_for_topics=nothing, subscribe=nothing
+    )
+    monkeypatch.setattr(app.producer, "flush", nothing)
+    stock = faust.transport.drivers.aiokafka.Consumer
+    monkeypatch.setattr(consumer, "assignment", lambda: {ONE})
+    monkeypatch.setattr(consumer, "_seek_to_start", answering("starts", {}))
+    monkeypatch.setattr(stock, "perform_seek", answering("offsets", None))
+    if tables:
+        sums = app.Table("sums", store="memory://")
+        app.assignor.assigned_actives = lambda: {changelog}
+        monkeypatch.setattr(sums, "on_recovery_completed", nothing)
+        monkeypatch.setattr(consumer, "highwaters", answering("ends", {changelog: 0}))
+        monkeypatch.setattr(consumer, "earliest_offsets", answering("starts of logs", {changelog: 0}))
+        monkeypatch.setattr(consumer, "seek_wait", answering("seeks", None))
+
+    assert asyncio.get_event_loop().run_until_complete(story())
+    assert min(asked.values()) > 1
 
 
 class Thread:

@@ -81,6 +81,11 @@ def test_a_stopped_buffer_holds_up_no_flush() -> None:
     asyncio.run(flush())
 
 
+def test_a_buffer_that_was_never_started_holds_up_no_end() -> None:
+    """The app ends before its producer has started, because something before it has failed."""
+    asyncio.run(asyncio.wait_for(made().flush(), 10.0))
+
+
 @pytest.mark.parametrize("times", [1, 3])
 def test_flushing_an_idle_buffer_ends(times: int) -> None:
     async def flush() -> None:

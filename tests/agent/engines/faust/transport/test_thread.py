@@ -15,6 +15,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 from faust.types import TP
+from mode.threads import MethodQueue
 
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport import thread as thread_module
@@ -75,6 +76,43 @@ def test_a_caller_that_is_cancelled_ends_its_step(running: SteeredThread) -> Non
     with pytest.raises(TimeoutError):
         asyncio.run(ask())
     assert ended.wait(60.0)
+
+
+class SilentBroker:
+    """A client whose broker does not answer."""
+
+    async def end_offsets(self, _: object) -> dict[TP, int]:
+        await asyncio.sleep(60.0)
+        return {}
+
+    beginning_offsets = end_offsets
+
+
+def test_questions_to_a_silent_broker_hold_up_no_fetch_from_others(running: SteeredThread) -> None:
+    """Faust's thread does two things at a time.  Standbys and copies ask about logs that the job does not need."""
+    running.consumer = SimpleNamespace(in_transaction=False)  # type: ignore[assignment]
+    running._consumer = SilentBroker()
+    running._method_queue = MethodQueue(loop=running.thread_loop)
+
+    async def fetch() -> str:
+        return "records"
+
+    async def ask() -> object:
+        running.parent_loop = asyncio.get_running_loop()
+        start, stop = running._method_queue.start(), running._method_queue.stop()
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(start, running.thread_loop))
+        steps = [step(TP("ks-sums-changelog", 0)) for step in (running.highwaters, running.earliest_offsets) * 2]
+        questions = [asyncio.ensure_future(step) for step in steps]
+        await asyncio.sleep(0.1)
+        try:
+            async with asyncio.timeout(5.0):
+                return await running.call_thread(fetch)
+        finally:
+            for question in questions:
+                question.cancel()
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(stop, running.thread_loop))
+
+    assert asyncio.run(ask()) == "records"
 
 
 def test_a_silent_coordinator_is_noticed_also_while_a_flush_before_the_commit_waits(
