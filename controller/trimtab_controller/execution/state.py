@@ -253,10 +253,6 @@ class AppSize:
         return self.changes[-1].at if self.changes else None
 
 
-def _any_app(_worker: WorkerId, _app: AppId) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A plan that waits for an operator's approval, since `at` until `expires_at` (epoch seconds).
@@ -394,11 +390,8 @@ class Execution:
     guarded: Mapping[AppId, GuardStop] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "placements", MappingProxyType(dict(self.placements)))
-        for name in ("sizes", "proposals", "hand_moved", "guarded"):
+        for name in ("placements", "rounds", "scalings", "sizes", "proposals", "hand_moved", "guarded"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
-        object.__setattr__(self, "rounds", MappingProxyType(dict(self.rounds)))
-        object.__setattr__(self, "scalings", MappingProxyType(dict(self.scalings)))
 
     @property
     def epoch(self) -> Epoch:
@@ -433,7 +426,9 @@ class Execution:
         found = self.scalings.items()
         return [each for worker, each in found if each.of_app == app or (each.of_app is None and may_run(worker, app))]
 
-    def changed_at(self, app: AppId, may_run: Callable[[WorkerId, AppId], bool] = _any_app) -> float | None:
+    def changed_at(
+        self, app: AppId, may_run: Callable[[WorkerId, AppId], bool] = lambda _worker, _app: True
+    ) -> float | None:
         """When the app's last round, or the last stop or start of a worker of it, ended (epoch seconds).
 
         Windows that began earlier mix two placements.  `may_run` as in `scalings_of`.
