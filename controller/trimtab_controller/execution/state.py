@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from trimtab_controller.execution.disruption import Disruption
 from trimtab_controller.plan import Plan, PlanReason
@@ -21,7 +21,6 @@ from trimtab_protocol.messages.codec import (
     Wire,
 )
 from trimtab_protocol.messages.commands import MAX_KEY_GROUPS, Command, CommandKind, Refusal
-from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.messages.names import (
     AppId,
     CommandId,
@@ -307,25 +306,12 @@ class GuardSettings:
     """
 
     mode: GuardMode = GuardMode.ROLL_BACK
-    windows: int = 3
-    back_off_s: float = 600.0
+    windows: Annotated[int, Range(1, 1000)] = 3
+    back_off_s: Annotated[float, Range(1.0, LONGEST_BACK_OFF_S)] = 600.0
 
     def back_off(self, times: int) -> float:
         """Seconds until the next plan, when the guard has ended so many plans in a row."""
         return min(LONGEST_BACK_OFF_S, self.back_off_s * 2.0 ** min(times - 1, 20))
-
-
-def read_guard(fields: Fields) -> GuardSettings:
-    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
-    found: dict[str, Any] = {}
-    if fields.has("mode"):
-        found["mode"] = fields.choice("mode", GuardMode)
-    if fields.has("windows"):
-        found["windows"] = fields.integer("windows", low=1, high=1000)
-    if fields.has("back_off_s"):
-        found["back_off_s"] = fields.number("back_off_s", low=1.0, high=LONGEST_BACK_OFF_S)
-    fields.done()
-    return replace(GuardSettings(), **found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
