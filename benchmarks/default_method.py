@@ -17,8 +17,8 @@ import numpy as np
 
 from tests.controller.decider.talking_job import BUSY, TalkingJob
 from tests.controller.decider.test_measured_collocation import Watched
-from trimtab_controller.decider.decision import Planned
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.values.decision import Planned
+from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.solver.answer import Method
 
 COST_S, RATE = 110e-6, 50.0

@@ -9,9 +9,9 @@ partition of all four on the same worker.  The paper has four instances of each 
 
 from itertools import product
 
-from trimtab_controller.decider.first import candidates
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import PlannableView, Worker
+from trimtab_controller.decider.policies.first import candidates
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("pages")

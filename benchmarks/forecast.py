@@ -25,11 +25,16 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.scaling import APP, FIXED, LEVEL, WINDOW_S, WORKERS, Controller, Job
-from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries
-from trimtab_controller.decider.forecast.rounds import ForecastMode, Forecasts, ForecastSettings
-from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_models.forecast import Accuracy, Error, Fitted, fit
-from trimtab_models.forecast.seasonal import Floats
+from trimtab_controller.decider.memory.forecasts import (
+    DAY,
+    STEP_S,
+    DemandSeries,
+    ForecastMode,
+    Forecasts,
+    ForecastSettings,
+)
+from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
+from trimtab_models.forecast import Accuracy, Error, Fitted, Floats, fit
 
 DAY_S = 86_400.0
 HOUR_S = 3600.0

@@ -18,11 +18,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from trimtab_controller.decider.hosts.headroom import capacity_of
-from trimtab_controller.decider.hosts.hosts import HostTracker
-from trimtab_controller.decider.observing.demand import WindowDemands
-from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.view import MeasuredView, SmoothedView, Worker
+from trimtab_controller.decider.memory.headroom import capacity_of
+from trimtab_controller.decider.memory.hosts import HostTracker
+from trimtab_controller.decider.window.demand import WindowDemands
+from trimtab_controller.decider.window.owned import OwnedTable
+from trimtab_controller.decider.window.view import MeasuredView, SmoothedView, Worker
 from trimtab_controller.solver.answer import Answer, Copies, Hosts, Question
 from trimtab_controller.solver.balance import answer, limits_of, problem_of
 from trimtab_protocol.messages.key_group_table import KeyGroupTable

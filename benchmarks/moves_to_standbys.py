@@ -15,20 +15,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab_controller.decider.decision import SolveWanted
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import PlannableView, Worker
-from trimtab_controller.decider.orphans.restores import Restores
-from trimtab_controller.decider.orphans.restoring import onto_copies
-from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.settings import Settings
-from trimtab_controller.decider.standbys.choice import choose_standbys
-from trimtab_controller.decider.standbys.copies import Held
+from trimtab_controller.decider.memory.standby_choice import choose_standbys
+from trimtab_controller.decider.policies.admission import SolveWanted
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.policies.restores import Restores, onto_copies
+from trimtab_controller.decider.values.settings import Settings
+from trimtab_controller.decider.window.copies import Held
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.state import placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.solver.balance import answer
-from trimtab_models.standbys import StandbyBudget
+from trimtab_models.standbys.problem import StandbyBudget
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 

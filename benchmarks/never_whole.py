@@ -21,9 +21,9 @@ from enum import Enum, auto
 from random import Random
 
 from benchmarks.played import ACTED_ON, GENERATION, PlayedController, host_of, host_window, node_window, snapshot_of
-from trimtab_controller.decider.decision import Planned, Skip
-from trimtab_controller.decider.reasons import NOT_READY
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.values.decision import Planned, Skip
+from trimtab_controller.decider.values.reasons import NOT_READY
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_protocol.messages.commands import Ack, Command, Phase
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.snapshot import KeyGroupWindow, Snapshot

@@ -16,9 +16,10 @@ import numpy as np
 
 from benchmarks.played import owned_table, workers_alone
 from trimtab_agent.engines.faust.group.placing import place
-from trimtab_controller.decider.hosts.hosts import HostsSeen
-from trimtab_controller.decider.observing.view import PlannableView
-from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, place_orphans
+from trimtab_controller.decider.memory.hosts import HostsSeen
+from trimtab_controller.decider.memory.orphans import Orphaned
+from trimtab_controller.decider.policies.orphan_placing import OPERATIONS, place_orphans
+from trimtab_controller.decider.window.view import PlannableView
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")

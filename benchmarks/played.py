@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from trimtab_controller.decider import events as deciding
-from trimtab_controller.decider.decision import Adopted, Planned, Resized, Scaled, StandbysPlaced
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.view import Worker
-from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.values.decision import Adopted, Planned, Resized, Scaled, StandbysPlaced
+from trimtab_controller.decider.values.settings import Requirements, Settings
+from trimtab_controller.decider.window.owned import OwnedTable
+from trimtab_controller.decider.window.view import Worker
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution

@@ -29,12 +29,12 @@ import numpy as np
 
 from jobs.windows import collocation, kept
 from tests.controller.decider.talking_job import APP, BUSY, HEAD, QUIET, TAIL, TalkingJob, kg
-from trimtab_controller.decider.collocation.remote_costs import RemoteCostTracker
-from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.events import Decided, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.memory.remote_costs import RemoteCostTracker
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.values.decision import Planned
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.balance import answer

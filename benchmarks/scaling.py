@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from benchmarks.played import PlayedController, host_of, host_window, node_window, snapshot_of
-from trimtab_controller.decider.forecast.rounds import Forecasts
-from trimtab_controller.decider.settings import Requirements
-from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.decider.memory.forecasts import Forecasts
+from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
+from trimtab_controller.decider.values.settings import Requirements
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.chunks import Reassembler, collector_paused, split
 from trimtab_controller.stream.assemble import Assembler

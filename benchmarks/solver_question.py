@@ -15,12 +15,12 @@ import time
 
 import numpy as np
 
-from trimtab_controller.decider.decision import SolveWanted
-from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.view import PlannableView, Worker
-from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.planning.judgement import judge
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.policies.admission import SolveWanted
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.policies.judgement import judge
+from trimtab_controller.decider.values.settings import Settings
+from trimtab_controller.decider.window.owned import OwnedTable
+from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_controller.solver.balance import answer, answer_greedily, collocation_problem_of, problem_of

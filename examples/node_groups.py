@@ -73,7 +73,6 @@ def _group(problem: BalanceProblem, nodes: Ints, key_groups: Ints, shares: Float
         cost_bytes=problem.cost_bytes[key_groups],
         home=local[problem.home[key_groups]],
         pinned=problem.pinned[key_groups],
-        in_flight=problem.in_flight[key_groups],
         capacity=problem.capacity[nodes],
         removing=problem.removing[nodes],
         usage=problem.usage[:, key_groups],

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from node_groups import deal, join
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, solve
-from trimtab_models.balance.params import DEFAULT_PARAMS
-from trimtab_models.balance.problem import Ints
+from trimtab_models.balance.problem import BalanceProblem, Ints
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import DEFAULT_PARAMS, BalanceParams, solve
 from trimtab_models.solving import Deadline, Infeasible, Never
 
 

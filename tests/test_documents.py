@@ -10,10 +10,10 @@ from trimtab_agent.commands import verifier
 from trimtab_agent.engines.faust.measure import apportion
 from trimtab_agent.engines.faust.safety import fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_controller.decider.observing import observe
-from trimtab_controller.decider.predictions import comparison as predictions
-from trimtab_controller.decider.settings import Settings
-from trimtab_controller.decider.standbys import rounds as standby_rounds
+from trimtab_controller.decider.memory import observe
+from trimtab_controller.decider.memory import predictions as predictions
+from trimtab_controller.decider.memory import standbys as standby_rounds
+from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.execution.journal import Flaw
 from trimtab_controller.kafka import chunks
 from trimtab_controller.leadership.machine import CandidateRole

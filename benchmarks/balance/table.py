@@ -3,12 +3,12 @@
     python -m benchmarks.balance.table [--quick] [--largest] [--nodes N] [--bytes] [--wall | --calibrated]
                                        [--first-plans] [--seeds N]
 
-Instances: those of the paper (`trimtab_models.simulation.uneven_cluster`), 20 % of whose nodes changed by 20, 50 or 80
+Instances: those of the paper (`uneven_cluster`), 20 % of whose nodes changed by 20, 50 or 80
 percent of their load. Budgets: 13, 20, 50 migrations at paper sizes, 1, 2, 3, 5, 10 % of the key groups at all. A
 budget *binds* if the strongest bound is above 1 pp, and is *ample* if it is below 0.01 pp, else *middle*.  With --bytes
 a move costs its state, log-normal (sigma 1) and growing with the root of the load, and budgets are 0.5, 1, 2, 3, 5 % of
 all bytes.  Times are CPU seconds of this single-threaded process, so that other work on the machine changes the result
-less; with --wall they are wall-clock seconds.  With --calibrated they are reference seconds (`reference_clock.py`), so
+less; with --wall they are wall-clock seconds.  With --calibrated they are reference seconds (`ReferenceClock`), so
 that neighbours of a virtual machine, which slow down its cores, hardly change it.
 """
 
@@ -23,9 +23,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from benchmarks.balance.reference_clock import ReferenceClock
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, solve
-from trimtab_models.simulation import uneven_cluster
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Deadline, Never
 
 BINDS, MIDDLE, AMPLE = "binds", "middle", "ample"
@@ -37,6 +39,59 @@ UNLIMITED = BalanceParams(effort=Effort(steps=10**9), polish=Effort(steps=0), ce
 NO_SEARCH = BalanceParams(effort=Effort(steps=0), polish=Effort(steps=0))
 CROWDED = 50.0  # factor on the wall-clock limit of CP-SAT, which also waits for other processes
 STRONGEST_BOUND = BalanceParams(effort=Effort(steps=1), polish=Effort(steps=0))
+PYTHON_ROUNDS, NUMPY_ROUNDS = 5_000, 22
+REFERENCE_S = 1.44e-3  # CPU time of one repeat on the undisturbed core: the first percentile of 746 in 15 s
+REPEATS = 3  # the median of so many counts
+EVERY_S = 0.1
+
+
+class ReferenceClock:
+    """Reference seconds of this process since the clock was made, on a core whose speed changes.
+
+    A *reference second* is a CPU second of an undisturbed core of an AMD EPYC (Milan, 2.45 GHz; Python 3.11, numpy 2).
+    Some fixed work, which takes REFERENCE_S there, is done every EVERY_S of CPU time, and its own time does not count.
+    Half of it is plain Python, and half is numpy on arrays of the size of a small cluster, as in the balance solver.
+    Neighbours slow down other work less than this, or more, by up to a third.
+    """
+
+    def __init__(self) -> None:
+        self._values = np.random.default_rng(0).random(1_200)
+        self._table = dict.fromkeys(range(1_024), 0)
+        self._reference_s, self.factors = 0.0, [self._measured()]
+        self._at = self._read = time.process_time()
+
+    def __call__(self) -> float:
+        """The reference seconds now."""
+        now = time.process_time()
+        self._reference_s += (now - self._read) / self.factors[-1]
+        self._read = now
+        if now - self._at >= EVERY_S:
+            self.calibrate()
+        return self._reference_s
+
+    def calibrate(self) -> None:
+        """Measure the speed of the core anew."""
+        self.factors.append(self._measured())
+        self._at = self._read = time.process_time()
+
+    def _measured(self) -> float:
+        """CPU seconds per reference second."""
+        taken = []
+        for _ in range(REPEATS):
+            before = time.process_time()
+            self._work()
+            taken.append(time.process_time() - before)
+        return float(np.median(taken)) / REFERENCE_S
+
+    def _work(self) -> None:
+        values, table, total = self._values, self._table, 0
+        for number in range(PYTHON_ROUNDS):
+            table[number & 1023] = total
+            total += table.get((number * 7) & 1023, 0) & 255
+        for _ in range(NUMPY_ROUNDS):
+            ordered = values[np.argsort(values, kind="stable")]
+            np.maximum(ordered - 0.5, 0).sum()
+            np.minimum(values, 0.3).max()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

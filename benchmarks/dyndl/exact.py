@@ -15,13 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from ortools.sat.python import cp_model
 
-from trimtab_models.dyndl.local import NOWHERE
-from trimtab_models.dyndl.offline import DECIMALS, solve_offline
+from trimtab_models.dyndl.offline import DECIMALS, NOWHERE, RemoteRoom, solve_offline
 from trimtab_models.dyndl.problem import TOLERANCE, Floats, Ints, ScheduleProblem
 from trimtab_models.dyndl.result import ScheduleResult, evaluate
-from trimtab_models.dyndl.room import RemoteRoom
-from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import Infeasible, StopRule
 
 FIRST_SLICE = 0.5
 

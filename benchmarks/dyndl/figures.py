@@ -19,17 +19,11 @@ import numpy as np
 from benchmarks.dyndl.exact import solve_exact
 from benchmarks.dyndl.generate import Experiment, generate
 from benchmarks.dyndl.reconstructions import solve_bar, solve_hta, solve_ltfpa
-from trimtab_models.dyndl import (
-    OnlineParams,
-    ScheduleProblem,
-    ScheduleResult,
-    WaitingRule,
-    problem_of,
-    solve_list,
-    solve_offline,
-    solve_online,
-)
-from trimtab_models.instances import AffineCost, SchedulingInstance, SchedulingServer, Task
+from trimtab_models.dyndl.offline import solve_list, solve_offline
+from trimtab_models.dyndl.online import OnlineParams, WaitingRule, solve_online
+from trimtab_models.dyndl.problem import ScheduleProblem, problem_of
+from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.instances.scheduling import AffineCost, SchedulingInstance, SchedulingServer, Task
 from trimtab_models.solving import Infeasible, Never
 
 Solver = Callable[..., ScheduleResult | Infeasible]

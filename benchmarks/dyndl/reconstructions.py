@@ -18,15 +18,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from trimtab_models.dyndl.bound import lower_bound
-from trimtab_models.dyndl.local import plan_local
-from trimtab_models.dyndl.offline import Remoting, evaluated
-from trimtab_models.dyndl.online import NEVER, Decision, Start
+from trimtab_models.dyndl.offline import Remoting, evaluated, lower_bound, plan_local
+from trimtab_models.dyndl.online import NEVER, Decision, Start, simulate
 from trimtab_models.dyndl.problem import TOLERANCE, Ints, ScheduleProblem, infeasible
 from trimtab_models.dyndl.result import ScheduleResult
-from trimtab_models.dyndl.simulate import simulate
-from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import Infeasible, StopRule
 
 NO_PREDICTION = "every remote task is predicted to cost infinitely much"
 

@@ -10,7 +10,10 @@ import numpy as np
 from benchmarks.dyndl.figures import ONLINE, SOLVERS, solved, table_2
 from benchmarks.dyndl.generate import Experiment, generate
 from benchmarks.papers.row import Missing, Row
-from trimtab_models.dyndl import OnlineParams, WaitingRule, encode_schedule, problem_of, solve_offline, solve_online
+from trimtab_models.dyndl.offline import solve_offline
+from trimtab_models.dyndl.online import OnlineParams, WaitingRule, solve_online
+from trimtab_models.dyndl.problem import problem_of
+from trimtab_models.dyndl.result import encode_schedule
 
 SEEDS = 10
 RUNS = 3

@@ -15,7 +15,7 @@ from benchmarks.placement.table import (
     scenarios,
     sized,
 )
-from trimtab_models.sizing import SizingParams
+from trimtab_models.sizing.solve import SizingParams
 
 TINY_JOBS = 20
 

@@ -6,23 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.albic.two_choices import two_choices
+from benchmarks.albic.table import MERGE_SHARE, two_choices
 from benchmarks.papers.row import Missing, Row
-from trimtab_models.albic import CollocationProblem
-from trimtab_models.balance import BalanceProblem, BalanceResult, evaluate, solve, solve_flux
-from trimtab_models.balance.problem import Ints
-from trimtab_models.instances import MigrationBudget
-from trimtab_models.simulation import (
-    Policy,
-    Run,
-    SimulatedRound,
-    Size,
-    generated,
-    policy_named,
-    simulate,
-    summarise,
-    uneven_cluster,
-)
+from trimtab_models.albic.problem import CollocationProblem
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.problem import BalanceProblem, Ints
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import solve, solve_flux
+from trimtab_models.instances.snapshot import MigrationBudget
+from trimtab_models.simulation.rounds import Policy, Run, SimulatedRound, policy_named, simulate, summarise
+from trimtab_models.simulation.workloads import Size, generated, uneven_cluster
 from trimtab_models.solving import Deadline, Infeasible, Never, StopRule
 
 CLUSTERS = (("Fig. 2", 20, 400), ("Fig. 3", 40, 800), ("Fig. 4", 60, 1_200))
@@ -31,7 +24,6 @@ BUDGETS = (10, 20, 50)
 SOLVING_S = 1.0
 PERIODS = 50
 PAPERS_ROUNDS = 60
-MERGE_SHARE = 0.1  # of all load, for merging states under PoTC; our value, the paper gives none
 JOB = Size(nodes=20, key_groups=200)
 TEN_MOVES = MigrationBudget(max_migrations=10)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trimtab_models.balance import BalanceProblem
+from trimtab_models.balance.problem import BalanceProblem
 
 REQUIREMENT = "rebalancer==1.0.4"
 VERSIONS = ("3.12", "3.13", "3.14")

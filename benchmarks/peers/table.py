@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers.table [--seconds 5] [--large] [--seeds 1] [--environment DIR]
 
-Instances are those of the paper's section 5.1 (`trimtab_models.simulation.uneven_cluster`), node loads changed by 50 %.
+Instances are those of the paper's section 5.1 (`uneven_cluster`), node loads changed by 50 %.
 `gap` is the distance to the best proven lower bound (of ours, SCIP's and HiGHS's).  Seconds are wall-clock seconds,
 including the construction of the model.  Our solver uses one thread, the others as many as they want.
 
@@ -12,19 +12,26 @@ ignores the budget.  Meta's Rebalancer runs in its own environment, see `meta_re
 """
 
 import argparse
+import datetime
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+import pymetis
+from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
-from benchmarks.peers import full_model, meta_rebalancer, metis
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve, solve_flux
-from trimtab_models.simulation import uneven_cluster
+from benchmarks.peers import meta_rebalancer
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve, solve_flux
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Deadline, Never
 
 CHANGE_PERCENT = 50
@@ -33,6 +40,85 @@ LARGE = (1_000, 50_000)
 BUDGETS = (20, 50)
 UNLIMITED = BalanceParams(effort=Effort(steps=10**9), certify=True)
 ENVIRONMENT = Path("out/peers")
+FINENESS = 1_000_000
+SOLVERS: Mapping[str, mathopt.SolverType] = {
+    "HiGHS": mathopt.SolverType.HIGHS,
+    "SCIP": mathopt.SolverType.GSCIP,
+    "CP-SAT": mathopt.SolverType.CP_SAT,
+}
+
+
+def partition(problem: BalanceProblem, seed: int) -> np.ndarray:
+    """(K,) node of each key group, by METIS; key groups of one node are linked in a chain, so that few of them move."""
+    order = np.argsort(problem.home, kind="stable")
+    tied = problem.home[order[:-1]] == problem.home[order[1:]]
+    neighbours: list[list[int]] = [[] for _ in order]
+    for first, second in zip(order[:-1][tied].tolist(), order[1:][tied].tolist(), strict=True):
+        neighbours[first].append(second)
+        neighbours[second].append(first)
+    weights = np.maximum(1, np.rint(problem.load / problem.load.sum() * FINENESS)).astype(np.int64).tolist()
+    nodes = len(problem.capacity)
+    options = pymetis.Options(seed=seed)
+    _, labels = pymetis.part_graph(nodes, adjacency=neighbours, vweights=weights, options=options)
+    return named(np.array(labels, np.int64), problem.home, nodes)
+
+
+def named(labels: np.ndarray, home: np.ndarray, nodes: int) -> np.ndarray:
+    """(K,) node of each key group, with each part on the node that shares most key groups with it."""
+    shared = np.zeros((nodes, nodes), np.int64)
+    np.add.at(shared, (labels, home), 1)
+    node_of = np.full(nodes, -1, np.int64)
+    for flat in np.argsort(-shared, axis=None, kind="stable").tolist():
+        part, node = divmod(flat, nodes)
+        if node_of[part] < 0 and node not in node_of:
+            node_of[part] = node
+    nodes_of_key_groups: np.ndarray = node_of[labels]
+    return nodes_of_key_groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The answer of a solver; `bound` in pp, no allocation if none was found in time."""
+
+    allocation: np.ndarray | None
+    bound: float
+    seconds: float
+
+
+def solve_fully(problem: BalanceProblem, name: str, seconds: float) -> Reply:
+    """Solve the full model, a Boolean per key group and node, by the solver `name` within `seconds`, building too."""
+    started = time.monotonic()
+    model = mathopt.Model()
+    nodes, key_groups = len(problem.capacity), len(problem.load)
+    stands = [[model.add_binary_variable() for _ in range(nodes)] for _ in range(key_groups)]
+    distance = model.add_variable(lb=0)
+    for row in stands:
+        model.add_linear_constraint(mathopt.fast_sum(row) == 1)
+    for node, capacity in enumerate(problem.capacity.tolist()):
+        loads = (problem.load / capacity).tolist()
+        node_load = mathopt.fast_sum(load * row[node] for load, row in zip(loads, stands, strict=True))
+        model.add_linear_constraint(node_load - distance <= problem.mean)
+        model.add_linear_constraint(node_load + distance >= problem.mean)
+    home = problem.home.tolist()
+    stay = mathopt.fast_sum(row[node] for row, node in zip(stands, home, strict=True))
+    model.add_linear_constraint(stay >= key_groups - (problem.max_migrations or 0))
+    model.minimize(distance)
+    left = max(0.0, seconds - (time.monotonic() - started))
+    hint = {distance: evaluate(problem, problem.home).load_distance} | {
+        variable: float(node == at) for row, at in zip(stands, home, strict=True) for node, variable in enumerate(row)
+    }
+    result = mathopt.solve(
+        model,
+        SOLVERS[name],
+        params=mathopt.SolveParameters(time_limit=datetime.timedelta(seconds=left)),
+        model_params=mathopt.ModelSolveParameters(solution_hints=[mathopt.SolutionHint(variable_values=hint)]),
+    )
+    allocation = None
+    if result.has_primal_feasible_solution():
+        values = result.variable_values()
+        allocation = np.array([max(range(nodes), key=lambda node: values[row[node]]) for row in stands], np.int64)
+    bound = max(0.0, result.best_objective_bound())
+    return Reply(allocation=allocation, bound=bound if np.isfinite(bound) else 0.0, seconds=time.monotonic() - started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +143,10 @@ def answers(problem: BalanceProblem, seconds: float, peer: meta_rebalancer.Peer,
         reply = peer.solve(problem, seconds, formula=formula, exact=enough)
         yield Answer(solver=name, seconds=reply.seconds, allocation=reply.allocation, note=reply.note)
     if exact:
-        for name in full_model.SOLVERS:
-            found = full_model.solve(problem, name, seconds)
+        for name in SOLVERS:
+            found = solve_fully(problem, name, seconds)
             yield Answer(solver=name, seconds=found.seconds, allocation=found.allocation, bound=found.bound)
-    yield timed("METIS", lambda: metis.partition(problem, seed=0), note="ignores the budget")
+    yield timed("METIS", lambda: partition(problem, seed=0), note="ignores the budget")
 
 
 def ours(problem: BalanceProblem, seconds: float) -> Answer:

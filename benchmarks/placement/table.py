@@ -22,23 +22,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from trimtab_models.balance import BalanceProblem
-from trimtab_models.elastic import ElasticResult, utilisation
-from trimtab_models.elastic import solve as solve_elastic
-from trimtab_models.instances import CostedOperator, Edge, Machine, ParallelOperator, SizingInstance, Slot, Topology
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.elastic.solve import ElasticResult, utilisation
+from trimtab_models.elastic.solve import solve as solve_elastic
+from trimtab_models.instances.sizing import CostedOperator, Machine, SizingInstance
+from trimtab_models.instances.topology import Edge, ParallelOperator, Slot, Topology
 from trimtab_models.placement import Job, PlacementParams, PlacementResult, Scheduler, job_of
 from trimtab_models.placement import solve as place
-from trimtab_models.sizing import (
-    SizingParams,
-    SizingProblem,
-    SizingResult,
-    max_rate,
-    maximize_throughput,
-    placement_of,
-    problem_of,
-    round_robin,
-    solve,
-)
+from trimtab_models.sizing.paper import maximize_throughput, placement_of, round_robin
+from trimtab_models.sizing.problem import SizingProblem, max_rate, problem_of
+from trimtab_models.sizing.solve import SizingParams, SizingResult, solve
 from trimtab_models.solving import Never
 
 TABLE_3 = {
@@ -228,11 +221,12 @@ def draining(nodes: int, key_groups: int, marked: int) -> BalanceProblem:
     """Mean node load 50 and key-group loads +-20 %, with `marked` draining nodes."""
     random = np.random.default_rng(0)
     home = np.arange(key_groups) % nodes
-    return BalanceProblem(
-        load=50 * nodes / key_groups * random.uniform(0.8, 1.2, key_groups), cost_bytes=np.ones(key_groups), home=home,
-        pinned=np.zeros(key_groups, bool), in_flight=np.zeros(key_groups, bool), capacity=np.ones(nodes),
-        removing=np.arange(nodes) < marked, usage=np.zeros((0, key_groups)), limit=np.zeros((0, nodes)),
-    )  # fmt: skip
+    return BalanceProblem.plain(
+        load=50 * nodes / key_groups * random.uniform(0.8, 1.2, key_groups),
+        home=home,
+        capacity=np.ones(nodes),
+        removing=np.arange(nodes) < marked,
+    )
 
 
 def print_elastic() -> None:

@@ -17,10 +17,10 @@ from statistics import median
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import PlannableView, Worker
-from trimtab_controller.decider.standbys.choice import choose_standbys
-from trimtab_controller.decider.standbys.rounds import ROUND
+from trimtab_controller.decider.memory.standby_choice import choose_standbys
+from trimtab_controller.decider.memory.standbys import ROUND
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.state import placement_of
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
 from trimtab_protocol.messages.placement import Placement, encode_placement

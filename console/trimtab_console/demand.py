@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandRecord
+from trimtab_controller.decider.memory.forecasts import DAY, STEP_S, DemandRecord
 from trimtab_protocol.console_documents import Demand, Point
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.status import AppStatus, ForecastStatus

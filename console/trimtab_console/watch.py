@@ -14,7 +14,7 @@ from trimtab_console.flows import OperatorFlows, flows_of
 from trimtab_console.history import History
 from trimtab_console.host_keys import KeysOfHosts, key_rows
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
-from trimtab_controller.decider.forecast.history import KEY_PREFIX, day_of, decode_demand
+from trimtab_controller.decider.memory.forecasts import KEY_PREFIX, day_of, decode_demand
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Round
 from trimtab_controller.leadership.group import Member

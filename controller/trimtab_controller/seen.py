@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.leadership.group import Member
 from trimtab_protocol.messages.intents import PAUSE_KEY, Intent, Pause
 from trimtab_protocol.messages.status import Status

@@ -8,7 +8,7 @@ the file a key group falls silent.  The position of each key group describes exa
 
 Sending the rows in the order of the file would be noisy, because flights come in bursts.  At 220 rows per second, the
 share of a worker with a quarter of 64 key groups varies by 5.7 % between windows of 5 s, and by 3.5 % between windows
-of 20 s.  At an even pace it varies by 0.5 and 0.1 % (`benchmarks/arrival_noise.py`).  The bursts would hide the
+of 20 s.  At an even pace it varies by 0.5 and 0.1 %.  The bursts would hide the
 difference between placements.
 """
 

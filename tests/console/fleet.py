@@ -11,7 +11,7 @@ from trimtab_console.api.source import Source
 from trimtab_console.desk import Desk
 from trimtab_console.watch import Watch
 from trimtab_console.why import Explainer
-from trimtab_controller.decider.forecast.history import encode_demand, key_of
+from trimtab_controller.decider.memory.forecasts import encode_demand, key_of
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Handover, Round

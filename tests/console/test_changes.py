@@ -19,7 +19,7 @@ from tests.console.told import explainer_of
 from trimtab_console import desk as desk_module
 from trimtab_console.desk import KEPT_S, MAX_KEPT, AnotherRequest, Desk, Once, StillRunning
 from trimtab_console.guard import MAX_BODY, MAX_LONG_BODY
-from trimtab_controller.decider.observing.view import SmoothedView
+from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_protocol.messages.intents import MAX_MOVES, Drain, Intent, MoveKeyGroups, Pause, TakenBack, encode_intent
 from trimtab_protocol.messages.names import OperatorId
 from trimtab_protocol.messages.status import HoldStatus

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from tests.console.fleet import APP, NOW, TOPICS, Fleet, Record, source_of, status_record, watching
 from trimtab_console.demand import KEPT_DAYS, MAX_APPS, OFF, Days, demand_of, noted
 from trimtab_console.server import application
-from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandRecord, key_of
+from trimtab_controller.decider.memory.forecasts import DAY, STEP_S, DemandRecord, key_of
 from trimtab_protocol.console_documents import Point
 from trimtab_protocol.messages.names import AppId
 

@@ -9,8 +9,7 @@ import pytest
 from tests.paths import ROOT
 from tests.served_metrics import metrics
 from trimtab_controller.cli import all_commands, parser_for
-from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
 from trimtab_controller.execution.journal import Flaw
 from trimtab_controller.seen import CALM
 from trimtab_protocol.messages.commands import Refusal

@@ -8,8 +8,7 @@ import pytest
 
 import trimtab_reference
 from trimtab_agent.configuration import read_configuration
-from trimtab_models.solving import Infeasible, Never, method_named
-from trimtab_models.solving.methods import FAMILIES
+from trimtab_models.solving import FAMILIES, Infeasible, Never, method_named
 from trimtab_reference import COMMAND, PAGES, cli, configuration, files, limits, source
 from trimtab_reference.markdown import table
 

@@ -9,7 +9,12 @@ from pathlib import Path
 import psutil
 
 from flights.backlog import Backlog
+from flights.demo.evidence import handovers_of
+from flights.demo.loads import windows_inside
+from flights.demo.picture import Drawn, draw
+from flights.readback import read_topic
 from flights.steered_run import RunError, SteeredRun, Viewer
+from flights.watch import read_snapshots
 from flights.wire import APP, DELAYS, SOURCE
 from tests.e2e.in_process import trimtab
 from tests.faults.played.rounds import tapped
@@ -22,7 +27,7 @@ from tests.faults.recorded.verdict import Bounds, Violation
 from tests.faults.recorded.windowed import CHANGELOG, NOTED, wrong_windows
 from tests.paths import EXAMPLES, ROOT, python_path
 from trimtab_client import Access, Client
-from trimtab_protocol.messages.commands import CommandKind, decode_command
+from trimtab_protocol.messages.commands import CommandKind, Phase, decode_ack, decode_command
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import AppStatus, RoundStatus, Status
 from trimtab_sandbox.broker import Topic
@@ -279,7 +284,24 @@ class Day(SteeredRun):
             process.kill()
         psutil.wait_procs(processes, LIMIT_S)
 
-    # ------------------------------------------------------------------ judging
+    # ------------------------------------------------------------------ drawing and judging
+    def draw(self, path: Path) -> None:
+        """Write the picture of the day."""
+        bootstrap, topics = self.cluster.broker.address, self.cluster.topics
+        commands = [decode_command(row.value) for row in read_topic(bootstrap, topics.commands)]
+        acks = [decode_ack(row.value) for row in read_topic(bootstrap, topics.acks)]
+        begun, over = self.phases[0][0], time.time()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        run = Drawn(
+            started_at=begun,
+            snapshots=windows_inside(read_snapshots(bootstrap, topics), begun, over),
+            handovers=[moved.end for moved in handovers_of(commands, acks)],
+            phases=self.phases,
+            changes=[(ack.at, "") for ack in acks if ack.phase in (Phase.STARTED, Phase.STOPPED)],
+            draining_at=lambda _: (),
+        )
+        draw(run, path)
+
     def judge(self) -> list[Violation]:
         """Write down all that was recorded, and everything in it that is broken."""
         folder = self.folder / "history-0"

@@ -10,7 +10,10 @@ import psutil
 
 from spark_solves import Task, solve_in_groups, solve_jobs
 from trimtab_controller.stream.session import open_session
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams
 
 SHORT = BalanceParams(effort=Effort(steps=400), polish=Effort(steps=50))
 GROUPS = 3
@@ -22,12 +25,13 @@ def cluster(seed: int, nodes: int, *, removing: bool = False) -> BalanceProblem:
     """Ten key groups of uneven load per node; a budget that binds."""
     random = np.random.default_rng(seed)
     count = 10 * nodes
-    return BalanceProblem(
-        load=random.uniform(1, 10, count), cost_bytes=np.ones(count), home=np.repeat(np.arange(nodes), 10),
-        pinned=np.zeros(count, bool), in_flight=np.zeros(count, bool), capacity=np.ones(nodes),
-        removing=np.full(nodes, removing), usage=np.zeros((0, count)), limit=np.zeros((0, nodes)),
+    return BalanceProblem.plain(
+        load=random.uniform(1, 10, count),
+        home=np.repeat(np.arange(nodes), 10),
+        capacity=np.ones(nodes),
+        removing=np.full(nodes, removing),
         max_migrations=2 * nodes,
-    )  # fmt: skip
+    )
 
 
 def tasks() -> list[Task]:

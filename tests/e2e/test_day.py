@@ -20,6 +20,7 @@ from flights.demo.view import View
 from flights.wire import APP, EXTRACT, SUMS
 from tests.e2e.day_run import LIMIT_S, OTHER, RATE, SECOND_BROKER, Day, app_of, busy, running
 from tests.faults.recorded.history import Strike
+from tests.paths import ROOT
 from trimtab_client import Client, ProblemError
 from trimtab_protocol.messages.status import ProposalStatus, Status
 from trimtab_sandbox.configuration import CONTROLLER
@@ -27,6 +28,7 @@ from trimtab_sandbox.configuration import CONTROLLER
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(3600)]
 
 MORNING = {"w0", "w1", "w2", "w3"}
+PICTURE = ROOT / "out" / "day.png"
 FACTOR = 4.0
 """The load at its height."""
 MANY = 16
@@ -38,6 +40,7 @@ def test_a_day(tmp_path: Path) -> None:
         day = Day(tmp_path, view)
         with day.cluster, day:
             lives_through(day)
+            day.draw(PICTURE)
             violations = day.judge()
         for name, seconds in day.chapters:
             print(f"{seconds:6.1f} s  {name}")

@@ -17,7 +17,7 @@ from tests.e2e.in_process import trimtab
 from tests.e2e.test_job_change import Orders, changelog, check_sums, ordered
 from tests.paths import ROOT
 from tests.shown import Show
-from trimtab_controller.decider.drained import SCALING_PATIENCE_S
+from trimtab_controller.decider.policies.workers import SCALING_PATIENCE_S
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import decode_record
 from trimtab_protocol.messages.report import WorkerState

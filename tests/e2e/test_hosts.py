@@ -16,9 +16,9 @@ from flights.watch import StatusWatch, read_snapshots
 from tests.e2e.paced_run import Jobs, Run
 from tests.paths import ROOT
 from tests.shown import Show
-from trimtab_models.balance import problem_of
-from trimtab_models.balance.host_documents import limits_in
-from trimtab_models.instances import parse_snapshot
+from trimtab_models.balance.hosts import limits_in
+from trimtab_models.balance.problem import problem_of
+from trimtab_models.instances.snapshot import parse_snapshot
 from trimtab_models.solving import Never, PlanDocument, method_named
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState

@@ -14,7 +14,8 @@ from node_groups import deal, join
 from spark_solves import solve_task
 from tests.e2e.spark_solves_app import GROUPS, KEYS, SECRET, large, tasks
 from tests.paths import EXAMPLES, ROOT, python_path
-from trimtab_models.balance import BalanceResult, evaluate
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.result import BalanceResult
 
 HERE = Path(__file__).parent
 

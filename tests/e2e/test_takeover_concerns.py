@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 from tests.e2e.played_cluster import World, key_group, wait_until_it_acts
-from trimtab_controller.decider.concerns import ConcernKind
+from trimtab_controller.decider.values.reasons import ConcernKind
 from trimtab_protocol.messages.snapshot import Snapshot
 
 

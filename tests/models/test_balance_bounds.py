@@ -8,19 +8,19 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import BalanceProblem
 from trimtab_models.balance.bound import (
     CostConditions,
     CountConditions,
+    KnapsackCondition,
+    ReachCondition,
     lower_bound,
     piece_bound,
+    relative_prices,
     stronger_bound,
 )
-from trimtab_models.balance.knapsack import KnapsackCondition, relative_prices
-from trimtab_models.balance.load_prices import Detail, Relaxation
-from trimtab_models.balance.pieces import Pieces, by_node, is_affordable
-from trimtab_models.balance.priced_plans import plans_by_load_prices
-from trimtab_models.balance.reach import ReachCondition
+from trimtab_models.balance.load_prices import Detail, Relaxation, plans_by_load_prices
+from trimtab_models.balance.losses import Pieces, by_node, is_affordable
+from trimtab_models.balance.problem import BalanceProblem
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=40)
@@ -37,16 +37,16 @@ def problems(draw: st.DrawFn) -> BalanceProblem:
     removing = each(st.booleans(), nodes)
     removing[draw(st.integers(0, nodes - 1))] = False
     count, cost = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
-    return BalanceProblem(
+    return BalanceProblem.plain(
         load=each(st.one_of(st.sampled_from([0.0, 10.0, 20.0]), st.floats(0, 40)), key_groups).astype(float),
         cost_bytes=each(st.integers(1, 9), key_groups).astype(float),
         home=each(st.integers(-1, nodes - 1), key_groups).astype(np.int64),
         pinned=each(st.sampled_from([False, False, False, True]), key_groups).astype(bool),
-        in_flight=np.zeros(key_groups, bool), capacity=each(st.sampled_from([0.5, 1.0, 2.0]), nodes).astype(float),
-        removing=removing.astype(bool), usage=np.zeros((0, key_groups)), limit=np.zeros((0, nodes)),
+        capacity=each(st.sampled_from([0.5, 1.0, 2.0]), nodes).astype(float),
+        removing=removing.astype(bool),
         max_migrations=draw(st.integers(0, 4)) if count else None,
         max_cost_bytes=draw(st.floats(0, 20)) if cost else None,
-    )  # fmt: skip
+    )
 
 
 details = st.builds(
@@ -78,11 +78,9 @@ def optimum(problem: BalanceProblem) -> float:
 
 def test_the_last_move_of_the_budget_counts_where_nobody_is_above_the_band():
     """Three nodes at 12, one at 4, mean 10: the one move that is allowed brings 2 of the 6 that it lacks."""
-    problem = BalanceProblem(
-        load=np.full(20, 2.0), cost_bytes=np.ones(20), home=np.repeat(np.arange(4), [6, 6, 6, 2]),
-        pinned=np.zeros(20, bool), in_flight=np.zeros(20, bool), capacity=np.ones(4), removing=np.zeros(4, bool),
-        usage=np.zeros((0, 20)), limit=np.zeros((0, 4)), max_migrations=1,
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=np.full(20, 2.0), home=np.repeat(np.arange(4), [6, 6, 6, 2]), capacity=np.ones(4), max_migrations=1
+    )
     assert lower_bound(problem, 6.0, Never()) == pytest.approx(4.0, abs=1e-5)
 
 
@@ -146,11 +144,13 @@ def test_the_bound_by_prices_of_loads_is_at_most_the_optimum(problem):
     assert max(bounds, default=weak) <= reached + 1e-9
 
 
-ONE_PIECE = BalanceProblem(
-    load=np.array([0.0, 0.0, 0.0, 10.0]), cost_bytes=np.ones(4), home=np.array([0, -1, 0, 0]),
-    pinned=np.array([True, False, True, False]), in_flight=np.zeros(4, bool), capacity=np.full(3, 0.5),
-    removing=np.zeros(3, bool), usage=np.zeros((0, 4)), limit=np.zeros((0, 3)), max_migrations=2,
-)  # fmt: skip
+ONE_PIECE = BalanceProblem.plain(
+    load=np.array([0.0, 0.0, 0.0, 10.0]),
+    home=np.array([0, -1, 0, 0]),
+    pinned=np.array([True, False, True, False]),
+    capacity=np.full(3, 0.5),
+    max_migrations=2,
+)
 """Two nodes lack load, and only one key group can move: S refutes, though two migrations are allowed."""
 TINY = replace(ONE_PIECE, load=np.array([0.0, 0.0, 0.0, 5e-10]), max_migrations=0)
 """Nobody may move, and the excess is of the size of the tolerances."""
@@ -203,11 +203,13 @@ def refuted_exactly(problem: BalanceProblem, d: float, margin: Fraction = Fracti
 
 def test_whole_key_groups_prove_more_than_cut_ones():
     """A node 10 above, key groups of 20 at 6 bytes each: cut, 3 bytes are enough to lose the 10; whole, 5 are not."""
-    problem = BalanceProblem(
-        load=np.array([20.0, 20.0, 20.0, 20.0, 20.0]), cost_bytes=np.full(5, 6.0), home=np.array([0, 0, 0, 1, 1]),
-        pinned=np.zeros(5, bool), in_flight=np.zeros(5, bool), capacity=np.ones(2), removing=np.zeros(2, bool),
-        usage=np.zeros((0, 5)), limit=np.zeros((0, 2)), max_cost_bytes=5.0,
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=np.array([20.0, 20.0, 20.0, 20.0, 20.0]),
+        cost_bytes=np.full(5, 6.0),
+        home=np.array([0, 0, 0, 1, 1]),
+        capacity=np.ones(2),
+        max_cost_bytes=5.0,
+    )
     assert CostConditions(problem, 5.0).refute(5.0) is False
     assert KnapsackCondition(problem, 1e9).refute(5.0) is True
     assert KnapsackCondition(problem, 0.0).refute(5.0) is True
@@ -220,11 +222,15 @@ def test_two_budgets_together_prove_more_than_each_alone():
     light, pair = [10.0, 9.0], [[5.0, 2.0], [5.0, 2.0]]
     own = np.array([light, *pair, [40.0, 50.0]])
     load, cost = np.concatenate((own, own, [[40.0, 50.0], [40.0, 50.0]])).T
-    problem = BalanceProblem(
-        load=load, cost_bytes=cost, home=np.repeat(np.arange(4), [4, 4, 1, 1]), pinned=load == 40.0,
-        in_flight=np.zeros(10, bool), capacity=np.ones(4), removing=np.zeros(4, bool), usage=np.zeros((0, 10)),
-        limit=np.zeros((0, 4)), max_migrations=2, max_cost_bytes=9.0,
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=load,
+        cost_bytes=cost,
+        home=np.repeat(np.arange(4), [4, 4, 1, 1]),
+        pinned=load == 40.0,
+        capacity=np.ones(4),
+        max_migrations=2,
+        max_cost_bytes=9.0,
+    )
     assert KnapsackCondition(replace(problem, max_migrations=None), 0.0).refute(1.0) is False
     assert CountConditions(problem).refute(1.0) is False
     assert KnapsackCondition(problem, 0.0).refute(1.0) is True
@@ -232,10 +238,12 @@ def test_two_budgets_together_prove_more_than_each_alone():
 
 def test_key_groups_without_load_do_not_blunt_the_bound_by_cost():
     """What carries nothing would cost infinitely much per load, and infinity times nothing is no number."""
-    problem = BalanceProblem(
-        load=np.array([20.0, 20.0, 0.0, 0.0]), cost_bytes=np.array([10.0, 10.0, 1e9, 1e9]), home=np.array([0, 0, 0, 1]),
-        pinned=np.zeros(4, bool), in_flight=np.zeros(4, bool), capacity=np.ones(2), removing=np.zeros(2, bool),
-        usage=np.zeros((0, 4)), limit=np.zeros((0, 2)), max_cost_bytes=5.0,
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=np.array([20.0, 20.0, 0.0, 0.0]),
+        cost_bytes=np.array([10.0, 10.0, 1e9, 1e9]),
+        home=np.array([0, 0, 0, 1]),
+        capacity=np.ones(2),
+        max_cost_bytes=5.0,
+    )
     assert CostConditions(problem, 5.0).refute(9.9) is True
     assert CostConditions(problem, 5.0).refute(10.1) is False

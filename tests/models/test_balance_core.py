@@ -5,22 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
 from trimtab_models.balance.bound import CountConditions, lower_bound
-from trimtab_models.balance.core import SPARE, core_by_bytes, core_of, solve_core
-from trimtab_models.simulation import uneven_cluster
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.exact import SPARE, core_by_bytes, core_of, solve_core
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Never
 
 
 def packing() -> BalanceProblem:
     """Two nodes with 13 too much and two with 13 too little: 9 + 4 and 7 + 6 are the only even packing."""
     load = np.array([9.0, 4.0, 25.0, 7.0, 6.0, 25.0, 12.0, 12.0])
-    count = len(load)
-    return BalanceProblem(
-        load=load, cost_bytes=np.ones(count), home=np.array([0, 0, 0, 1, 1, 1, 2, 3]), pinned=load > 9,
-        in_flight=np.zeros(count, bool), capacity=np.ones(4), removing=np.zeros(4, bool),
-        usage=np.zeros((0, count)), limit=np.zeros((0, 4)), max_migrations=4,
-    )  # fmt: skip
+    return BalanceProblem.plain(
+        load=load, home=np.array([0, 0, 0, 1, 1, 1, 2, 3]), pinned=load > 9, capacity=np.ones(4), max_migrations=4
+    )
 
 
 def test_a_packing_is_found():

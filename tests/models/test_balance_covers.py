@@ -6,12 +6,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
 from trimtab_models.balance.bound import Conditions
 from trimtab_models.balance.construct import place_unplaced
-from trimtab_models.balance.covers import Covers, plans_by_price
-from trimtab_models.balance.leveling import levelled
-from trimtab_models.simulation import uneven_cluster
+from trimtab_models.balance.covers import Covers, levelled, plans_by_price
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Never
 
 AT_ONCE = BalanceParams(effort=Effort(steps=0), polish=Effort(steps=0))
@@ -39,11 +42,9 @@ def test_what_leaves_a_node_is_enough_and_the_cheapest(seed: int) -> None:
     load = random.uniform(2.0, 12.0, 9)
     home = np.array([0] * 7 + [1] * 2)
     cost = random.integers(1, 50, 9).astype(np.float64)
-    problem = BalanceProblem(
-        load=load, cost_bytes=cost, home=home, pinned=np.zeros(9, bool), in_flight=np.zeros(9, bool),
-        capacity=np.array([1.0, 4.0]), removing=np.zeros(2, bool), usage=np.zeros((0, 9)), limit=np.zeros((0, 2)),
-        max_cost_bytes=40.0,
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=load, cost_bytes=cost, home=home, capacity=np.array([1.0, 4.0]), max_cost_bytes=40.0
+    )
     excess = float(load[:7].sum()) - problem.mean - 5.0
     chosen = Covers(problem, cost, 0.0).chosen(5.0)
     assert (problem.home[chosen] == 0).all()
@@ -80,11 +81,9 @@ def test_the_bound_of_such_a_budget_is_nearly_reached() -> None:
 def test_what_arrives_is_divided_anew_between_two_nodes() -> None:
     """Nodes 1 and 2 lack 15 each; 7, 7 and 16 have come, the heaviest first to the least loaded: 16 + 7 and 7."""
     load = np.array([7.0, 7.0, 16.0, 40.0, 25.0, 25.0])
-    problem = BalanceProblem(
-        load=load, cost_bytes=np.ones(6), home=np.array([0, 0, 0, 0, 1, 2]), pinned=load >= 25.0,
-        in_flight=np.zeros(6, bool), capacity=np.ones(3), removing=np.zeros(3, bool), usage=np.zeros((0, 6)),
-        limit=np.zeros((0, 3)), max_cost_bytes=3.0,
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=load, home=np.array([0, 0, 0, 0, 1, 2]), pinned=load >= 25.0, capacity=np.ones(3), max_cost_bytes=3.0
+    )
     allocation = np.array([1, 2, 1, 0, 1, 2])
     plan = levelled(problem, allocation, Never())
     assert plan[0] == plan[1] != plan[2]
@@ -94,11 +93,15 @@ def test_what_arrives_is_divided_anew_between_two_nodes() -> None:
 
 def test_what_is_divided_anew_keeps_a_limit() -> None:
     load = np.array([7.0, 7.0, 16.0, 40.0, 25.0, 25.0])
-    problem = BalanceProblem(
-        load=load, cost_bytes=np.ones(6), home=np.array([0, 0, 0, 0, 1, 2]), pinned=load >= 25.0,
-        in_flight=np.zeros(6, bool), capacity=np.ones(3), removing=np.zeros(3, bool),
-        usage=np.array([[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]]), limit=np.array([[np.inf, 1.0, 1.0]]), max_cost_bytes=3.0,
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=load,
+        home=np.array([0, 0, 0, 0, 1, 2]),
+        pinned=load >= 25.0,
+        capacity=np.ones(3),
+        usage=np.array([[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]]),
+        limit=np.array([[np.inf, 1.0, 1.0]]),
+        max_cost_bytes=3.0,
+    )
     allocation = np.array([1, 2, 1, 0, 1, 2])
     assert levelled(problem, allocation, Never()).tolist() == allocation.tolist()
 

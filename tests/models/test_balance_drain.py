@@ -7,19 +7,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import (
-    BalanceParams,
-    BalanceProblem,
-    BalanceResult,
-    Effort,
-    evaluate,
-    solve,
-    solve_flux,
-    solve_greedily,
-)
 from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.drain import DrainBuilder, plain_drain
-from trimtab_models.balance.solve import WORTH_PP
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import WORTH_PP, BalanceParams, solve, solve_flux, solve_greedily
 from trimtab_models.balance.tabu import Band
 from trimtab_models.solving import Deadline, Never
 
@@ -35,14 +29,14 @@ def clusters(draw: st.DrawFn) -> BalanceProblem:
     count = nodes * per_node
     removing = random.random(nodes) < draw(st.sampled_from([0.0, 0.3, 0.6]))
     removing[int(random.integers(nodes))] = False
-    return BalanceProblem(
-        load=random.choice([0.0, 1.0, 5.0, 10.0], count) * random.uniform(0.5, 2, count), cost_bytes=np.ones(count),
-        home=np.repeat(np.arange(nodes), per_node), pinned=np.zeros(count, bool), in_flight=np.zeros(count, bool),
-        capacity=random.choice([1.0, 1.0, 2.0], nodes), removing=removing,
-        usage=np.zeros((0, count)), limit=np.zeros((0, nodes)),
+    return BalanceProblem.plain(
+        load=random.choice([0.0, 1.0, 5.0, 10.0], count) * random.uniform(0.5, 2, count),
+        home=np.repeat(np.arange(nodes), per_node),
+        capacity=random.choice([1.0, 1.0, 2.0], nodes),
+        removing=removing,
         max_migrations=draw(st.one_of(st.none(), st.integers(0, count))),
         max_load_distance=draw(st.sampled_from([2.0, 10.0])),
-    )  # fmt: skip
+    )
 
 
 def plan_of(problem: BalanceProblem, urgent: float = SHORT.urgent) -> BalanceResult:
@@ -139,11 +133,12 @@ def test_no_plan_empties_less_than_the_rule_alone_but_for_a_real_gain(problem, t
 
 def test_what_has_taken_another_ones_place_stays_there():
     """0 and 2 have changed places; 1 leaves the marked node for that of 0, and is not sent on from there."""
-    problem = BalanceProblem(
-        load=np.array([1.0, 14.0, 20.0]), cost_bytes=np.ones(3), home=np.arange(3), pinned=np.zeros(3, bool),
-        in_flight=np.zeros(3, bool), capacity=np.array([2.0, 2.0, 1.0]), removing=np.arange(3) == 1,
-        usage=np.zeros((0, 3)), limit=np.zeros((0, 3)),
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=np.array([1.0, 14.0, 20.0]),
+        home=np.arange(3),
+        capacity=np.array([2.0, 2.0, 1.0]),
+        removing=np.arange(3) == 1,
+    )
     drain = DrainBuilder(problem, np.array([2, 1, 0]), Never())
     drain.substitute(Band(under=11.0, over=11.0))
     assert drain.allocation.tolist() == [0, 2, 0]
@@ -153,11 +148,9 @@ def test_what_has_taken_another_ones_place_stays_there():
 
 def test_flux_alone_would_never_empty_a_marked_node_the_greedy_plan_does_within_its_budgets():
     """40 equal key groups on 4 nodes, one marked: all nodes carry the same, so Flux moves nothing; 3 moves a round."""
-    problem = BalanceProblem(
-        load=np.full(40, 5.0), cost_bytes=np.ones(40), home=np.arange(40) % 4, pinned=np.zeros(40, bool),
-        in_flight=np.zeros(40, bool), capacity=np.ones(4), removing=np.arange(4) == 3,
-        usage=np.zeros((0, 40)), limit=np.zeros((0, 4)), max_migrations=3,
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=np.full(40, 5.0), home=np.arange(40) % 4, capacity=np.ones(4), removing=np.arange(4) == 3, max_migrations=3
+    )
     assert flux_of(problem) == evaluate(problem, problem.home).load_distance
     left = []
     while problem.removing[problem.home].any() and len(left) < 10:
@@ -168,22 +161,22 @@ def test_flux_alone_would_never_empty_a_marked_node_the_greedy_plan_does_within_
 
 def test_while_urgent_moves_go_to_the_load_distance_and_not_to_the_marked_node():
     """Node 0 is 30 above the mean, the marked node 2 carries little: the one move goes from 0 to 1."""
-    problem = BalanceProblem(
-        load=np.array([30.0, 30.0, 1.0, 1.0]), cost_bytes=np.ones(4), home=np.array([0, 0, 1, 2]),
-        pinned=np.zeros(4, bool), in_flight=np.zeros(4, bool), capacity=np.ones(3),
-        removing=np.array([False, False, True]), usage=np.zeros((0, 4)), limit=np.zeros((0, 3)), max_migrations=1,
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=np.array([30.0, 30.0, 1.0, 1.0]),
+        home=np.array([0, 0, 1, 2]),
+        capacity=np.ones(3),
+        removing=np.array([False, False, True]),
+        max_migrations=1,
+    )
     assert plan_of(problem).allocation[[2, 3]].tolist() == [1, 2]
     assert plan_of(replace(problem, max_migrations=2)).allocation[3] != 2
 
 
 def test_the_rule_wins_where_it_contradicts_flux():
     """Three kept nodes at 10, 6 on the marked one: the mean is 12, staying put is 2 off, emptying the node 4."""
-    problem = BalanceProblem(
-        load=np.array([10.0, 10.0, 10.0, 6.0]), cost_bytes=np.ones(4), home=np.arange(4),
-        pinned=np.zeros(4, bool), in_flight=np.zeros(4, bool), capacity=np.ones(4), removing=np.arange(4) == 3,
-        usage=np.zeros((0, 4)), limit=np.zeros((0, 4)),
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=np.array([10.0, 10.0, 10.0, 6.0]), home=np.arange(4), capacity=np.ones(4), removing=np.arange(4) == 3
+    )
     result = plan_of(problem)
     assert flux_of(problem) == pytest.approx(2.0)
     assert not problem.removing[result.allocation].any()

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from trimtab_models.balance import evaluate, problem_of
-from trimtab_models.instances import decode_snapshot
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.problem import problem_of
+from trimtab_models.instances.snapshot import decode_snapshot
 
 N0, N1, MARKED = range(3)
 

@@ -8,9 +8,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
-from trimtab_models.balance.certify import booleans, certify
-from trimtab_models.balance.params import OPTIMAL_PP
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.exact import booleans, certify
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve
 from trimtab_models.solving import Deadline, Never, PlanStatus
 
 SHORT = BalanceParams(effort=Effort(steps=600), polish=Effort(steps=50))
@@ -19,12 +22,13 @@ SHORT = BalanceParams(effort=Effort(steps=600), polish=Effort(steps=50))
 def cluster(seed: int, nodes: int, per_node: int, **changes: object) -> BalanceProblem:
     random = np.random.default_rng(seed)
     count = nodes * per_node
-    plain = BalanceProblem(
-        load=random.uniform(2, 12, count).round(2), cost_bytes=random.integers(1, 9, count).astype(float),
-        home=np.repeat(np.arange(nodes), per_node), pinned=random.random(count) < 0.1,
-        in_flight=np.zeros(count, bool), capacity=random.choice([1.0, 1.0, 2.0], nodes),
-        removing=np.zeros(nodes, bool), usage=np.zeros((0, count)), limit=np.zeros((0, nodes)),
-    )  # fmt: skip
+    plain = BalanceProblem.plain(
+        load=random.uniform(2, 12, count).round(2),
+        cost_bytes=random.integers(1, 9, count).astype(float),
+        home=np.repeat(np.arange(nodes), per_node),
+        pinned=random.random(count) < 0.1,
+        capacity=random.choice([1.0, 1.0, 2.0], nodes),
+    )
     return replace(plain, **changes)
 
 

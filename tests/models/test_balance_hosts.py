@@ -9,16 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.models.test_balance_properties import SHORT, allowed_allocations, load_distance, problems
-from trimtab_models.balance import (
-    BalanceProblem,
-    BalanceResult,
-    HostLimits,
-    Spared,
-    solve,
-    solve_greedily,
-    solve_on_hosts,
-)
+from trimtab_models.balance.hosts import HostLimits, solve_on_hosts
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import solve, solve_greedily
 from trimtab_models.solving import Infeasible, Never, StopRule
+from trimtab_models.spared import Spared
 
 quick = settings(max_examples=60, deadline=None)
 
@@ -135,17 +131,7 @@ def cluster(
     """Nodes of capacity 1 with key groups of these loads."""
     load = np.array([each for node in loads for each in node])
     home = np.array([node for node, each in enumerate(loads) for _ in each], np.int64)
-    problem = BalanceProblem(
-        load=load,
-        cost_bytes=np.ones(len(load)),
-        home=home,
-        pinned=np.zeros(len(load), bool),
-        in_flight=np.zeros(len(load), bool),
-        capacity=np.ones(len(loads)),
-        removing=np.zeros(len(loads), bool),
-        usage=np.zeros((0, len(load))),
-        limit=np.zeros((0, len(loads))),
-    )
+    problem = BalanceProblem.plain(load=load, home=home, capacity=np.ones(len(loads)))
     limits = HostLimits(host=np.array(host), usage=load[None, :], room=np.array([room], np.float64))
     return replace(problem, **changes), limits
 

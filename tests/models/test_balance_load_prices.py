@@ -6,10 +6,13 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceProblem, BalanceResult, evaluate, solve
 from trimtab_models.balance.bound import lower_bound, stronger_bound
-from trimtab_models.balance.priced_plans import plans_by_load_prices
-from trimtab_models.simulation import uneven_cluster
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.load_prices import plans_by_load_prices
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import solve
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Never
 
 
@@ -23,11 +26,14 @@ def by_bytes(nodes: int, change: int, share: float) -> BalanceProblem:
 def three_nodes() -> BalanceProblem:
     """Loads of 56, 50 and 44: key groups of 10, a dear one of 3, and pinned ones; one move of the cheap is paid for."""
     load = np.array([10.0, 10.0, 36.0, 10.0, 10.0, 27.0, 3.0, 10.0, 34.0])
-    return BalanceProblem(
-        load=load, cost_bytes=np.where(load == 3.0, 50.0, 2.0), home=np.array([0, 0, 0, 1, 1, 1, 1, 2, 2]),
-        pinned=load > 10.0, in_flight=np.zeros(9, bool), capacity=np.ones(3), removing=np.zeros(3, bool),
-        usage=np.zeros((0, 9)), limit=np.zeros((0, 3)), max_cost_bytes=3.0,
-    )  # fmt: skip
+    return BalanceProblem.plain(
+        load=load,
+        cost_bytes=np.where(load == 3.0, 50.0, 2.0),
+        home=np.array([0, 0, 0, 1, 1, 1, 1, 2, 2]),
+        pinned=load > 10.0,
+        capacity=np.ones(3),
+        max_cost_bytes=3.0,
+    )
 
 
 def test_a_node_that_must_lose_a_key_group_must_not_be_too_low_without_it() -> None:
@@ -87,11 +93,12 @@ def test_the_solver_uses_them() -> None:
 
 def test_a_linear_program_that_cannot_go_on_from_the_last_solution_is_solved_from_scratch() -> None:
     """Found by hypothesis: three key groups without load, one that is nowhere yet, and no byte to spend."""
-    problem = BalanceProblem(
-        load=np.array([0.0, 0.0, 0.0, 10.0, 10.0, 10.0]), cost_bytes=np.ones(6), home=np.array([0, 0, 0, 0, 1, -1]),
-        pinned=np.zeros(6, bool), in_flight=np.zeros(6, bool), capacity=np.full(2, 0.5), removing=np.zeros(2, bool),
-        usage=np.zeros((0, 6)), limit=np.zeros((0, 2)), max_cost_bytes=0.0,
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=np.array([0.0, 0.0, 0.0, 10.0, 10.0, 10.0]),
+        home=np.array([0, 0, 0, 0, 1, -1]),
+        capacity=np.full(2, 0.5),
+        max_cost_bytes=0.0,
+    )
     with patch("trimtab_models.balance.enumeration.PAIRS", -1):  # else it is small enough to be enumerated
         result = solve(problem, stop=Never(), seed=0)
     assert isinstance(result, BalanceResult)

@@ -9,7 +9,10 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, solve, solve_flux
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve, solve_flux
 from trimtab_models.solving import Deadline, Never, PlanStatus, StopRule
 
 SHORT = BalanceParams(effort=Effort(steps=200, patience=100), polish=Effort(steps=50))
@@ -33,7 +36,6 @@ def problems(draw: st.DrawFn, *, marked: bool = True, unplaced: bool = True, lim
         cost_bytes=each(st.integers(1, 5), key_groups).astype(float),
         home=each(st.integers(-1 if unplaced else 0, nodes - 1), key_groups).astype(np.int64),
         pinned=each(st.sampled_from([False, False, False, True]), key_groups).astype(bool),
-        in_flight=np.zeros(key_groups, bool),
         capacity=each(st.sampled_from([0.5, 1.0, 1.0, 2.0]), nodes).astype(float),
         removing=removing.astype(bool),
         usage=each(st.integers(0, 4), key_groups).astype(float)[None, :] if limited else np.zeros((0, key_groups)),

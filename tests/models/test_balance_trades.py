@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import BalanceProblem
 from trimtab_models.balance.evaluate import is_allowed
+from trimtab_models.balance.problem import BalanceProblem
 from trimtab_models.balance.tabu import Band, Search, SearchState
 from trimtab_models.balance.trades import SortedKeyGroups, Trader
 from trimtab_models.solving import Never
@@ -25,11 +25,16 @@ def cluster(
     used = np.array([np.bincount(home[placed], row[placed], nodes) for row in usage]).reshape(-1, nodes)
     return BalanceProblem(
         load=random.uniform(0, 10, count) * random.uniform(0.5, 1.5, nodes)[home],
-        cost_bytes=random.integers(1, 100, count).astype(float), home=home, pinned=random.random(count) < 0.1,
-        in_flight=np.zeros(count, bool), capacity=random.choice([0.5, 1.0, 2.0], nodes),
-        removing=np.arange(nodes) < (2 if marked else 0), usage=usage, limit=np.maximum(used, 10.0),
-        max_migrations=int(random.integers(0, count // 2)), max_cost_bytes=float(random.integers(0, 1500)),
-    )  # fmt: skip
+        cost_bytes=random.integers(1, 100, count).astype(float),
+        home=home,
+        pinned=random.random(count) < 0.1,
+        capacity=random.choice([0.5, 1.0, 2.0], nodes),
+        removing=np.arange(nodes) < (2 if marked else 0),
+        usage=usage,
+        limit=np.maximum(used, 10.0),
+        max_migrations=int(random.integers(0, count // 2)),
+        max_cost_bytes=float(random.integers(0, 1500)),
+    )
 
 
 def placed(problem: BalanceProblem) -> np.ndarray:
@@ -94,11 +99,12 @@ def test_a_search_keeps_the_sums_and_notes_only_allowed_plans(seed, limited, mar
 
 def test_the_most_loaded_trades_with_the_least_loaded_in_one_round():
     """Four nodes at 60, 40, 20 and 0: the round moves 30 from the first to the last, and 10 between the others."""
-    problem = BalanceProblem(
-        load=np.array([30.0, 30.0, 30.0, 10.0, 20.0]), cost_bytes=np.ones(5), home=np.array([0, 0, 1, 1, 2]),
-        pinned=np.zeros(5, bool), in_flight=np.zeros(5, bool), capacity=np.ones(4), removing=np.zeros(4, bool),
-        usage=np.zeros((0, 5)), limit=np.zeros((0, 4)), max_migrations=2,
-    )  # fmt: skip
+    problem = BalanceProblem.plain(
+        load=np.array([30.0, 30.0, 30.0, 10.0, 20.0]),
+        home=np.array([0, 0, 1, 1, 2]),
+        capacity=np.ones(4),
+        max_migrations=2,
+    )
     board = SearchState(problem, problem.home)
     trader = Trader(board, Band(under=0.0, over=0.0), np.random.default_rng(0), Never(), thrift=0.5)
     assert trader.run(10)

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from benchmarks.dyndl.exact import ExactParams, options, solve_exact
 from benchmarks.dyndl.generate import Experiment, generate
-from trimtab_models.dyndl import RemoteTaskCosts, ScheduleProblem, ScheduleResult, problem_of, solve_offline
-from trimtab_models.instances import AffineCost, TableCost
+from trimtab_models.dyndl.offline import solve_offline
+from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
+from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.instances.scheduling import AffineCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
 quick = settings(max_examples=25)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.dyndl.fitting import LocalRestore, RestoreSample, fit_cost, isotonic, network_prior
-from trimtab_models.instances import AffineCost
+from trimtab_models.instances.scheduling import AffineCost
 
 LOCAL = LocalRestore(duration_s=2.0, state_bytes=1e6)
 PRIOR = AffineCost(a=1.0, b=0.5)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.dyndl import GivenProblem, GivenSchedule, solve_given, with_costs
-from trimtab_models.instances import TableCost
+from trimtab_models.dyndl.given import GivenProblem, GivenSchedule, solve_given, with_costs
+from trimtab_models.instances.scheduling import TableCost
 
 quick = settings(max_examples=80, deadline=None)
 steps = st.lists(st.sampled_from([0.0, 0.25, 1.0, 3.0]), min_size=1, max_size=4)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks.dyndl.generate import Experiment, encode_scheduling, generate
-from trimtab_models.dyndl import RemoteTaskCosts
-from trimtab_models.instances import AffineCost, BadInstance, TableCost, decode_scheduling, parse_scheduling
+from trimtab_models.dyndl.problem import RemoteTaskCosts
+from trimtab_models.instances.reading import BadInstance
+from trimtab_models.instances.scheduling import AffineCost, TableCost, decode_scheduling, parse_scheduling
 
 DOCUMENT: dict[str, Any] = {
     "version": 1,

@@ -9,20 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.dyndl import (
-    OnlineParams,
-    RemoteTaskCosts,
-    ScheduleProblem,
-    ScheduleResult,
-    WaitingRule,
-    lower_bound,
-    plan_local,
-    solve_list,
-    solve_offline,
-    solve_online,
-)
-from trimtab_models.dyndl.room import RemoteRoom
-from trimtab_models.instances import AffineCost, TableCost
+from trimtab_models.dyndl.offline import RemoteRoom, lower_bound, plan_local, solve_list, solve_offline
+from trimtab_models.dyndl.online import OnlineParams, WaitingRule, solve_online
+from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem
+from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.instances.scheduling import AffineCost, TableCost
 from trimtab_models.solving import Infeasible, Never
 
 quick = settings(max_examples=60)

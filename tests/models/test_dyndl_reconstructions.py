@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from benchmarks.dyndl.generate import Experiment, generate
 from benchmarks.dyndl.reconstructions import LongestQueuePolicy, solve_bar, solve_hta, solve_ltfpa
-from trimtab_models.dyndl import RemoteTaskCosts, ScheduleProblem, ScheduleResult, evaluate, problem_of
 from trimtab_models.dyndl.online import Start
-from trimtab_models.instances import AffineCost, TableCost
+from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
+from trimtab_models.dyndl.result import ScheduleResult, evaluate
+from trimtab_models.instances.scheduling import AffineCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never
 
 SOLVERS = [solve_ltfpa, solve_hta, solve_bar]

@@ -9,26 +9,13 @@ import pytest
 
 from benchmarks.dyndl.generate import Experiment, encode_scheduling, generate
 from trimtab_controller.cli import main
-from trimtab_models.dyndl import (
-    OnlineParams,
-    RemoteTaskCosts,
-    ScheduleProblem,
-    ScheduleResult,
-    Start,
-    Wait,
-    WaitingPolicy,
-    WaitingRule,
-    local,
-    plan_local,
-    problem_of,
-    simulate,
-    solve_list,
-    solve_offline,
-    solve_online,
-)
+from trimtab_models.dyndl import offline as dyndl_off
 from trimtab_models.dyndl.methods import METHODS
-from trimtab_models.dyndl.room import RemoteRoom
-from trimtab_models.instances import AffineCost, RemoteCost, TableCost
+from trimtab_models.dyndl.offline import RemoteRoom, plan_local, solve_list, solve_offline
+from trimtab_models.dyndl.online import OnlineParams, Start, Wait, WaitingPolicy, WaitingRule, simulate, solve_online
+from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
+from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.instances.scheduling import AffineCost, RemoteCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
 HALF = {"kind": "affine", "a": 1, "b": 0.5, "cap": None}
@@ -172,8 +159,8 @@ def test_settlement_4_a_failed_search_closes_all_that_it_visited(monkeypatch):
         searches.append(arguments[-1])
         return find_path(*arguments)
 
-    find_path = local._find_path
-    monkeypatch.setattr(local, "_find_path", counted)
+    find_path = dyndl_off._find_path
+    monkeypatch.setattr(dyndl_off, "_find_path", counted)
     ring = problem([[0.0]] * 50, [(at, (at + 1) % 50) for at in range(50)])
     assert plan_local(ring, Never()).makespan == 1.0
     assert len(searches) == 1

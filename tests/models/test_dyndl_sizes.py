@@ -10,16 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.dyndl.generate import Experiment, generate
-from trimtab_models.dyndl import RemoteTaskCosts, ScheduleProblem, ScheduleResult, problem_of, solve_offline
-from trimtab_models.dyndl.sizes import (
-    SizedParams,
-    SizedProblem,
-    SizedResult,
-    evaluate_sized,
-    sized_bound,
-    solve_sized,
-)
-from trimtab_models.instances import AffineCost, TableCost
+from trimtab_models.dyndl.offline import solve_offline
+from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
+from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.dyndl.sizes import SizedParams, SizedProblem, SizedResult, evaluate_sized, sized_bound, solve_sized
+from trimtab_models.instances.scheduling import AffineCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
 quick = settings(max_examples=40)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.papers.allocator import QueryOperator, WorkerNode, allocate
+from benchmarks.papers.elastic import QueryOperator, WorkerNode, allocate
 from trimtab_models.balance.problem import Ints
-from trimtab_models.elastic import NodeLevel, ResourceDemands, level_of, match
+from trimtab_models.elastic.matching import NodeLevel, ResourceDemands, level_of, match
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=150)

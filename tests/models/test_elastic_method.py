@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_controller.cli import main
-from trimtab_models.balance import problem_of
-from trimtab_models.elastic import NodeLevel, node_levels, solve
-from trimtab_models.instances import decode_snapshot
+from trimtab_models.balance.problem import problem_of
+from trimtab_models.elastic.matching import NodeLevel
+from trimtab_models.elastic.solve import node_levels, solve
+from trimtab_models.instances.snapshot import decode_snapshot
 from trimtab_models.solving import Infeasible, Never, method_named
 
 

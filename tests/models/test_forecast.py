@@ -3,9 +3,20 @@
 import numpy as np
 import pytest
 
-from trimtab_models.forecast import Accuracy, Error, Fitted, NoForecast, Seasonal, fit, predict
-from trimtab_models.forecast.back_test import _forecasts, back_test, last_known
-from trimtab_models.forecast.seasonal import fit_seasonal, levels
+from trimtab_models.forecast import (
+    Accuracy,
+    Error,
+    Fitted,
+    NoForecast,
+    Seasonal,
+    _forecasts,
+    back_test,
+    fit,
+    fit_seasonal,
+    last_known,
+    levels,
+    predict,
+)
 
 DAY = 24
 WEEK = 7 * DAY

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from trimtab_models.albic.methods import METHODS as COLLOCATION
-from trimtab_models.balance import problem_of
-from trimtab_models.balance.host_documents import limits_in
+from trimtab_models.balance.hosts import limits_in
 from trimtab_models.balance.methods import METHODS as BALANCE
-from trimtab_models.instances import BadInstance
+from trimtab_models.balance.problem import problem_of
+from trimtab_models.instances.reading import BadInstance
 from trimtab_models.instances.snapshot import decode_snapshot
 from trimtab_models.solving import Never, PlanDocument
 

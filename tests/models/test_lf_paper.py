@@ -2,8 +2,7 @@
 
 import pytest
 
-from trimtab_models.instances.operator_graph import Edge
-from trimtab_models.instances.topology import ParallelOperator, Slot, Topology
+from trimtab_models.instances.topology import Edge, ParallelOperator, Slot, Topology
 from trimtab_models.placement import Job, PlacementParams, PlacementResult, Scheduler, job_of, solve
 from trimtab_models.solving import Never
 

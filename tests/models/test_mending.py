@@ -8,8 +8,7 @@ from hypothesis import given, settings
 
 from tests.models.test_balance_properties import allowed_allocations, load_distance, solved
 from tests.models.test_placing_rules import breaches, broken, ruled
-from trimtab_models.balance import FREE, BalanceProblem, PlacingRules
-from trimtab_models.balance.allowed import AllowedNodes
+from trimtab_models.balance.problem import FREE, AllowedNodes, BalanceProblem, PlacingRules
 
 quick = settings(max_examples=100, deadline=None)
 
@@ -57,17 +56,8 @@ def a_full_node() -> tuple[BalanceProblem, PlacingRules]:
         allowed=np.array([[True, False, False, False]]),
         frozen=np.zeros(12, np.bool_),
     )
-    problem = BalanceProblem(
-        load=np.full(12, 10.0),
-        cost_bytes=np.ones(12),
-        home=np.array([0] * 6 + [1, 2] * 3),
-        pinned=np.zeros(12, np.bool_),
-        in_flight=np.zeros(12, np.bool_),
-        capacity=np.ones(4),
-        removing=np.zeros(4, np.bool_),
-        usage=np.zeros((0, 12)),
-        limit=np.zeros((0, 4)),
-        max_load_distance=30.0,
+    problem = BalanceProblem.plain(
+        load=np.full(12, 10.0), home=np.array([0] * 6 + [1, 2] * 3), capacity=np.ones(4), max_load_distance=30.0
     )
     return problem, rules
 

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from node_groups import deal, join
-from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve
 from trimtab_models.solving import Never
 
 SHORT = BalanceParams(effort=Effort(steps=200), polish=Effort(steps=0))
@@ -18,11 +22,17 @@ def cluster(seed: int = 0, nodes: int = 30, per_node: int = 10) -> BalanceProble
     load = random.uniform(1, 3, count) * np.where(home % 3, 1, 2)
     home[random.random(count) < 0.03] = -1
     return BalanceProblem(
-        load=load, cost_bytes=random.integers(1, 50, count).astype(float), home=home,
-        pinned=random.random(count) < 0.05, in_flight=np.zeros(count, bool), capacity=random.choice([1.0, 2.0], nodes),
-        removing=np.arange(nodes) % 10 == 7, usage=np.ones((1, count)), limit=np.full((1, nodes), 14.0),
-        max_migrations=47, max_cost_bytes=900.0,
-    )  # fmt: skip
+        load=load,
+        cost_bytes=random.integers(1, 50, count).astype(float),
+        home=home,
+        pinned=random.random(count) < 0.05,
+        capacity=random.choice([1.0, 2.0], nodes),
+        removing=np.arange(nodes) % 10 == 7,
+        usage=np.ones((1, count)),
+        limit=np.full((1, nodes), 14.0),
+        max_migrations=47,
+        max_cost_bytes=900.0,
+    )
 
 
 def test_every_node_and_key_group_is_in_one_group():

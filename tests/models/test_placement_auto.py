@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.instances.operator_graph import Edge
-from trimtab_models.instances.topology import ParallelOperator, Slot, Topology
-from trimtab_models.placement import AUTO, PlacementParams, Scheduler, job_of, score, solve
-from trimtab_models.placement.solve import keep_running
+from trimtab_models.instances.topology import Edge, ParallelOperator, Slot, Topology
+from trimtab_models.placement import AUTO, PlacementParams, Scheduler, job_of, keep_running, score, solve
 from trimtab_models.solving import Infeasible, Never, PlanStatus
 
 LF_ONLY, EVEN_ONLY = PlacementParams(schedulers=(Scheduler.LF,)), PlacementParams(schedulers=(Scheduler.EVEN,))

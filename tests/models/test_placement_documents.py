@@ -5,7 +5,7 @@ import json
 import pytest
 
 from trimtab_controller.cli import main
-from trimtab_models.instances import BadInstance
+from trimtab_models.instances.reading import BadInstance
 from trimtab_models.instances.topology import Slot, decode_topology
 from trimtab_models.placement import sort_slots
 

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.instances.operator_graph import Edge
-from trimtab_models.instances.topology import ParallelOperator, Slot, Topology
-from trimtab_models.placement import PlacementParams, Scheduler, job_of, score, solve
-from trimtab_models.placement.schedulers import extract_pipelines
+from trimtab_models.instances.topology import Edge, ParallelOperator, Slot, Topology
+from trimtab_models.placement import PlacementParams, Scheduler, extract_pipelines, job_of, score, solve
 from trimtab_models.solving import Never, PlanStatus
 
 quick = settings(max_examples=100)

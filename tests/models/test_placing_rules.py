@@ -9,19 +9,14 @@ from hypothesis import strategies as st
 
 from tests.models.test_balance_hosts import greedy, search, situations
 from tests.models.test_balance_properties import allowed_allocations, broken_rules, load_distance, problems, solved
-from trimtab_models import albic
-from trimtab_models.balance import (
-    FREE,
-    BalanceParams,
-    BalanceProblem,
-    BalanceResult,
-    Effort,
-    HostLimits,
-    PlacingRules,
-    solve_flux,
-    solve_on_hosts,
-)
+from trimtab_models.albic import solve as albic
+from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.balance.bound import class_bound
+from trimtab_models.balance.hosts import HostLimits, solve_on_hosts
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import FREE, BalanceProblem, PlacingRules
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve_flux
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=60, deadline=None)
@@ -132,7 +127,7 @@ def test_collocation_keeps_the_rules(case: tuple[BalanceProblem, PlacingRules], 
     ends = st.integers(0, max(0, key_groups - 1))
     pairs = sorted(data.draw(st.sets(st.tuples(ends, ends), max_size=6))) if key_groups else []
     pairs = [(source, target) for source, target in pairs if source != target]
-    flows = albic.CollocationProblem(
+    flows = CollocationProblem(
         balance=rules.applied(problem),
         operator=np.arange(key_groups),
         source=np.array([source for source, _ in pairs], np.int64),
@@ -153,16 +148,8 @@ def test_a_pool_that_is_too_large_for_its_load_is_told_by_the_bound() -> None:
         allowed=np.array([[True, True, False, False], [False, False, True, True]]),
         frozen=np.zeros(16, np.bool_),
     )
-    problem = BalanceProblem(
-        load=np.array([15.0] * 8 + [5.0] * 8),
-        cost_bytes=np.ones(16),
-        home=np.array([0, 1] * 4 + [2, 3] * 4),
-        pinned=np.zeros(16, np.bool_),
-        in_flight=np.zeros(16, np.bool_),
-        capacity=np.ones(4),
-        removing=np.zeros(4, np.bool_),
-        usage=np.zeros((0, 16)),
-        limit=np.zeros((0, 4)),
+    problem = BalanceProblem.plain(
+        load=np.array([15.0] * 8 + [5.0] * 8), home=np.array([0, 1] * 4 + [2, 3] * 4), capacity=np.ones(4)
     )
     assert class_bound(rules.applied(problem)) == pytest.approx(20.0)
     result = solved(rules.applied(problem))

@@ -9,26 +9,35 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trimtab_models.albic import CollocationProblem
-from trimtab_models.balance import BalanceParams, BalanceProblem, Effort, evaluate
+from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.balance.construct import place_unplaced
-from trimtab_models.balance.problem import UNPLACED
-from trimtab_models.instances import MigrationBudget, decode_snapshot, encode_snapshot, parse_snapshot
-from trimtab_models.instances.snapshot import BalanceInstance, Node, SnapshotKeyGroup, SnapshotOptions, TupleFlow
-from trimtab_models.simulation import (
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem
+from trimtab_models.balance.solve import BalanceParams
+from trimtab_models.instances.snapshot import (
+    BalanceInstance,
+    MigrationBudget,
+    Node,
+    SnapshotKeyGroup,
+    SnapshotOptions,
+    TupleFlow,
+    decode_snapshot,
+    encode_snapshot,
+    parse_snapshot,
+)
+from trimtab_models.simulation.rounds import (
     POLICIES,
     ChangeKind,
     NodeChange,
     Perception,
     Run,
-    Size,
     churn,
-    generated,
     policy_named,
-    recorded,
     simulate,
     summarise,
 )
+from trimtab_models.simulation.workloads import Size, generated, recorded
 from trimtab_models.solving import Never
 
 FAST = BalanceParams(tolerance=0.2, effort=Effort(steps=40, patience=20), polish=Effort(steps=0))
@@ -57,7 +66,6 @@ def random_cluster(seed):
         cost_bytes=random.integers(1, 1000, key_groups).astype(np.float64),
         home=home,
         pinned=random.random(key_groups) < 0.1,
-        in_flight=np.zeros(key_groups, bool),
         capacity=random.choice([0.5, 1.0, 2.0], nodes),
         removing=removing,
         usage=usage,
@@ -122,11 +130,7 @@ def test_rounds_of_chaos_stay_inside_their_envelope(policy, workload, rounds, p5
 def even_cluster(nodes, per_node, load=5.0):
     """Every node the same, and one more that is empty."""
     count = nodes * per_node
-    return BalanceProblem(
-        load=np.full(count, load), cost_bytes=np.ones(count), home=np.arange(count) % nodes,
-        pinned=np.zeros(count, bool), in_flight=np.zeros(count, bool), capacity=np.ones(nodes + 1),
-        removing=np.zeros(nodes + 1, bool), usage=np.zeros((0, count)), limit=np.zeros((0, nodes + 1)),
-    )  # fmt: skip
+    return BalanceProblem.plain(load=np.full(count, load), home=np.arange(count) % nodes, capacity=np.ones(nodes + 1))
 
 
 def alone(balance):

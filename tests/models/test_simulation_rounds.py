@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_models.albic import scored_pairs
-from trimtab_models.balance import evaluate
-from trimtab_models.instances import (
+from trimtab_models.albic.scores import scored_pairs
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.instances.snapshot import (
     BalanceInstance,
     MigrationBudget,
     Node,
@@ -15,23 +15,18 @@ from trimtab_models.instances import (
     SnapshotOptions,
     TupleFlow,
 )
-from trimtab_models.simulation import (
+from trimtab_models.simulation.rounds import (
     POLICIES,
-    WORKLOADS,
     ChangeKind,
-    InvalidSize,
     NodeChange,
     Perception,
     Run,
-    Size,
     churn,
-    generated,
     policy_named,
-    recorded,
     simulate,
     summarise,
-    uneven_cluster,
 )
+from trimtab_models.simulation.workloads import WORKLOADS, InvalidSize, Size, generated, recorded, uneven_cluster
 from trimtab_models.solving import Infeasible
 
 SMALL = Size(nodes=4, key_groups=36)

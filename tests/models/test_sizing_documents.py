@@ -5,9 +5,9 @@ import json
 import pytest
 
 from trimtab_controller.cli import main
-from trimtab_models.instances import BadInstance
+from trimtab_models.instances.reading import BadInstance
 from trimtab_models.instances.sizing import decode_sizing
-from trimtab_models.sizing import problem_of
+from trimtab_models.sizing.problem import problem_of
 
 SPOUT = {
     "id": "spout", "source": True, "alpha": 1.0, "instances": 1,

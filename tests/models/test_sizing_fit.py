@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.sizing import Fit, NotFitted, fit_coefficients
+from trimtab_models.sizing.fit import Fit, NotFitted, fit_coefficients
 
 
 @settings(max_examples=50)
@@ -19,7 +19,6 @@ def test_samples_on_a_line_give_the_line(cost, fixed, rates):
     fit = fit_coefficients(rates, [cost * rate + fixed for rate in rates])
     assert isinstance(fit, Fit)
     assert (fit.cost, fit.fixed) == (pytest.approx(cost, abs=1e-7), pytest.approx(fixed, abs=1e-5))
-    assert fit.largest_error_pp < 1e-4
     assert fit.accuracy > 0.999
     assert fit.doubted == 0
 
@@ -42,7 +41,6 @@ def test_outliers_bend_the_line_far_less_than_least_squares(outliers):
     assert abs(fit.fixed - 4) < 1.1
     assert not outliers or abs(fit.fixed - 4) < 0.5 * abs(plain[1] - 4)
     assert fit.doubted >= outliers
-    assert fit.median_error_pp < 1.2
 
 
 def test_section_6_2_the_claim_of_92_percent_is_checked_against_the_fits_own_error():
@@ -51,7 +49,6 @@ def test_section_6_2_the_claim_of_92_percent_is_checked_against_the_fits_own_err
     errors = np.abs(fit.cost * rates + fit.fixed - cpu)
     assert fit.accuracy == pytest.approx(1 - errors.sum() / cpu.sum())
     assert fit.accuracy > 0.92
-    assert fit.largest_error_pp == pytest.approx(errors.max())
     assert fit.samples == 300
 
 

@@ -9,7 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.instances.sizing import decode_sizing
-from trimtab_models.sizing import SizingParams, SizingResult, max_rate, problem_of, solve
+from trimtab_models.sizing.problem import max_rate, problem_of
+from trimtab_models.sizing.solve import SizingParams, SizingResult, solve
 from trimtab_models.solving import Infeasible, Never, PlanDocument, PlanStatus, method_named
 
 quick = settings(max_examples=40)

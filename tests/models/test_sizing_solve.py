@@ -5,20 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_models.instances.operator_graph import Edge
 from trimtab_models.instances.sizing import CostedOperator, Machine, SizingInstance
-from trimtab_models.sizing import (
-    SizingParams,
-    SizingResult,
-    first_assignment,
-    fluid_relaxation,
-    max_rate,
-    maximize_throughput,
-    problem_of,
-    solve,
-    solve_round_robin,
-    use_of,
-)
+from trimtab_models.instances.topology import Edge
+from trimtab_models.sizing.paper import first_assignment, maximize_throughput
+from trimtab_models.sizing.problem import max_rate, problem_of, use_of
+from trimtab_models.sizing.solve import SizingParams, SizingResult, fluid_relaxation, solve, solve_round_robin
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
 HEURISTIC = SizingParams(exact_work=0)

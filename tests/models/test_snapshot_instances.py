@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from trimtab_models.instances import BadInstance, SnapshotKeyGroup, decode_snapshot, encode_snapshot, parse_snapshot
+from trimtab_models.instances.reading import BadInstance
+from trimtab_models.instances.snapshot import SnapshotKeyGroup, decode_snapshot, encode_snapshot, parse_snapshot
 
 DOCUMENT: dict[str, Any] = {
     "version": 1,

@@ -9,19 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.standbys.baselines import fewest_key_groups, rack_aware_standbys
-from trimtab_models.standbys import (
+from benchmarks.standbys import fewest_key_groups, rack_aware_standbys
+from trimtab_models.standbys import improve
+from trimtab_models.standbys.problem import (
     UNPLACED,
     StandbyBudget,
     StandbyProblem,
     evaluate,
     is_allowed,
     is_new,
-    kept_standbys,
-    ledger,
     losses,
-    solve,
 )
+from trimtab_models.standbys.solve import kept_standbys, solve
 
 quick = settings(max_examples=60)
 
@@ -207,7 +206,7 @@ def test_without_the_table_of_small_problems_the_plan_is_as_good(monkeypatch: py
     present = [[(each + 1) % 10] for each in range(200)]
     found = problem([each % 10 for each in range(200)], load.tolist(), 10, share=0.2, present=present, tolerance=1.0)
     replaced, filled = solve(found), solve(replace(found, present=found.present[:, :0]))
-    monkeypatch.setattr(ledger, "TABLE", 0)
+    monkeypatch.setattr(improve, "TABLE", 0)
     assert solve(found).score.worst == pytest.approx(replaced.score.worst, abs=1.0)
     assert replaced.score.worst < evaluate(found, found.present).worst - 1.0
     assert solve(replace(found, present=found.present[:, :0])).score.worst == pytest.approx(filled.score.worst, abs=1.0)

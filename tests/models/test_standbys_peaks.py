@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.standbys.instances import instance
+from benchmarks.standbys import instance
 from tests.models.test_standbys_model import problems
 from trimtab_models.solving import Never
-from trimtab_models.standbys import UNPLACED, StandbyBudget, StandbyProblem, evaluate, is_allowed, solve
-from trimtab_models.standbys.align import aligned
-from trimtab_models.standbys.peaks import peaks_bound
+from trimtab_models.standbys.bound import peaks_bound
+from trimtab_models.standbys.problem import UNPLACED, StandbyBudget, StandbyProblem, evaluate, is_allowed
+from trimtab_models.standbys.solve import aligned, solve
 
 
 def optimum(found: StandbyProblem) -> float:

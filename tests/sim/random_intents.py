@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from trimtab_controller.decider import events as deciding
-from trimtab_controller.decider.decision import Decision, Forgotten, Planned
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.settings import First, Requirements, Settings
-from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.decider.values.decision import Decision, Forgotten, Planned
+from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
+from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
+from trimtab_controller.decider.values.settings import First, Requirements, Settings
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import DisruptionSettings

@@ -8,7 +8,7 @@ import pytest
 from tests.sim.simulated.budgeted import BUDGETED, BUDGETED_EVERY, WINDOWED
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.simulation import simulating
-from trimtab_controller.decider.operators.modes import PlanTimes
+from trimtab_controller.decider.values.plan_settings import PlanTimes
 from trimtab_controller.execution import machine
 
 SEEDS = [BUDGETED + BUDGETED_EVERY * number for number in range(5, 8)]

@@ -13,7 +13,7 @@ from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.simulation import Simulation, simulating
 from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.world import world_folder
-from trimtab_controller.decider import observations
+from trimtab_controller.decider.memory import memory as observations
 from trimtab_controller.execution.state import Round
 
 SUFFERING: tuple[Fault, ...] = (

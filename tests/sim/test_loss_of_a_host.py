@@ -9,7 +9,7 @@ from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.traits import OPERATOR, WINDOW_S
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import World, world_folder
-from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE
+from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_log import PlacementLog

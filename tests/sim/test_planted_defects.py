@@ -25,9 +25,9 @@ from trimtab_agent.commands.events import Event as AgentEvent
 from trimtab_agent.commands.machine import CommandMachine
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing import observe
-from trimtab_controller.decider.predictions import comparison as predictions
-from trimtab_controller.decider.situation import Situation
+from trimtab_controller.decider.memory import observe
+from trimtab_controller.decider.memory import predictions as predictions
+from trimtab_controller.decider.policies.order import Situation
 from trimtab_controller.execution import handovers
 from trimtab_controller.execution.events import Action, ExecutionLimits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine

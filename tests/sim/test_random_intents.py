@@ -1,7 +1,7 @@
 """No event that the decider makes raises in the execution; `python -m tests.sim.random_intents` plays 100,000 steps."""
 
 from tests.sim.random_intents import play
-from trimtab_controller.decider.decision import Forgotten, IntentRefused, Planned, Scaled
+from trimtab_controller.decider.values.decision import Forgotten, IntentRefused, Planned, Scaled
 
 
 def test_whatever_is_said_and_seen_no_machine_raises() -> None:

@@ -6,7 +6,7 @@ from tests.sim.ruled import found
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.ruled_defects import DEFECTS
 from tests.sim.simulated.ruled_rounds import Counts, RuledCluster
-from trimtab_controller.decider.decision import StandbysPlaced
+from trimtab_controller.decider.values.decision import StandbysPlaced
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
 

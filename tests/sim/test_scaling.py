@@ -1,7 +1,7 @@
 """The number of workers under the real decider, solver and execution: it follows the load, and nothing else."""
 
 from benchmarks.scaling import POOL, WORKERS, play
-from trimtab_controller.decider.concerns import ConcernKind
+from trimtab_controller.decider.values.reasons import ConcernKind
 
 
 def test_a_load_that_triples_and_falls_back_takes_the_workers_along_without_a_flap() -> None:

@@ -18,9 +18,9 @@ from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.world import World, world_folder
 from tests.sim.simulated.zone_faults import drain_zone, lose_zone, noted
 from tests.sim.simulated.zoned import ZONED, ZONED_EVERY, ZoneCheck, zone_of
-from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.situation import Situation
-from trimtab_controller.decider.standbys import choice
+from trimtab_controller.decider.memory import standby_choice as choice
+from trimtab_controller.decider.memory.observe import Liveness
+from trimtab_controller.decider.policies.order import Situation
 from trimtab_protocol.messages.names import WorkerId
 
 SEEDS = range(ZONED, ZONED + 8 * ZONED_EVERY, ZONED_EVERY)

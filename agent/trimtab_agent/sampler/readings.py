@@ -142,7 +142,7 @@ def _read_process(process: psutil.Process) -> ProcessReading | None:
     try:
         with process.oneshot():
             times = process.cpu_times()
-            # Children count only after they have ended.  A Faust worker has no long-lived ones.
+            # Children count only after they have ended.  The one that restores a worker's tables lives for seconds.
             cpu_s = times.user + times.system + times.children_user + times.children_system
             return ProcessReading(
                 pid=process.pid,

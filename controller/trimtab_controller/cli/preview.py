@@ -9,16 +9,16 @@ from rich.console import Console
 from rich.text import Text
 
 from trimtab_controller.cli.operator import DONE, CommandError, Target, console, new_table, print_json
-from trimtab_controller.decider.decision import Decision, Planned
-from trimtab_controller.decider.describe import describe, names_of
-from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import NotReady, SmoothedView
-from trimtab_controller.decider.planning.instance import instance_of
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.policies.instance import instance_of
+from trimtab_controller.decider.values.decision import Decision, Planned, describe, names_of
+from trimtab_controller.decider.values.reasons import NotReady
+from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.loop.preview import informed, preview_decision, read_cluster_state
 from trimtab_controller.plan import Plan
 from trimtab_controller.seen import CALM
-from trimtab_models.instances import encode_snapshot
+from trimtab_models.instances.snapshot import encode_snapshot
 from trimtab_protocol.wording import counted
 
 

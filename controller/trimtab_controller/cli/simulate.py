@@ -20,25 +20,23 @@ from rich.console import Console
 from rich.table import Table
 
 from trimtab_controller.cli.parsers import DEFAULT_WORKLOAD
-from trimtab_models.instances import BadInstance, BalanceInstance, MigrationBudget, parse_snapshot
-from trimtab_models.simulation import (
+from trimtab_models.instances.reading import BadInstance
+from trimtab_models.instances.snapshot import BalanceInstance, MigrationBudget, parse_snapshot
+from trimtab_models.simulation.rounds import (
     QUICK,
     THOROUGH,
     ChangeKind,
-    InvalidSize,
     Moment,
     NodeChange,
     Perception,
     Run,
     SimulatedRound,
-    Size,
     churn,
-    generated,
     policy_named,
-    recorded,
     simulate,
     summarise,
 )
+from trimtab_models.simulation.workloads import InvalidSize, Size, generated, recorded
 from trimtab_models.solving import Deadline, Infeasible, Never, StopRule
 
 DONE, BAD_INPUT, INFEASIBLE = 0, 2, 3

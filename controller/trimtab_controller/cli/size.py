@@ -18,7 +18,7 @@ from trimtab_controller.cli.operator import (
     refuse,
 )
 from trimtab_controller.cli.preview import read_decider, view_of
-from trimtab_controller.decider.size.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of
+from trimtab_controller.cli.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of
 from trimtab_protocol.wording import counted, first_few
 
 

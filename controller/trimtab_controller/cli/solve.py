@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trimtab_models.instances import BadInstance
+from trimtab_models.instances.reading import BadInstance
 from trimtab_models.solving import Deadline, Infeasible, Never, method_named
 
 PLAN, BAD_INPUT, INFEASIBLE = 0, 2, 3

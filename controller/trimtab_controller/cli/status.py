@@ -31,7 +31,7 @@ from trimtab_controller.cli.operator import (
     read_intents,
     read_status,
 )
-from trimtab_controller.decider.rules.known import still_wanted
+from trimtab_controller.decider.values.rules import still_wanted
 from trimtab_controller.execution.disruption import WINDOW_S
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.leadership.group import Member, members

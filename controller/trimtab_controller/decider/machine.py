@@ -6,16 +6,6 @@ app at a time; the next app follows when it has answered.
 
 from collections.abc import Callable, Iterable
 
-from trimtab_controller.decider.decision import (
-    Adopted,
-    Decision,
-    Planned,
-    Proposed,
-    Skip,
-    SolveWanted,
-    not_ready,
-)
-from trimtab_controller.decider.drained import is_to_start_soon
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -26,24 +16,25 @@ from trimtab_controller.decider.events import (
     HostsRevoked,
     IntentsChanged,
     RestoresLearned,
-    RoundMeasured,
     SnapshotArrived,
     Solve,
     SolverAnswered,
 )
-from trimtab_controller.decider.first import FirstPlacements
-from trimtab_controller.decider.forecast.rounds import Forecasts
-from trimtab_controller.decider.known import NOTHING_SEEN, WindowResult
-from trimtab_controller.decider.observations import Observations, Recalled
-from trimtab_controller.decider.observing.view import PlannableView, SmoothedView
-from trimtab_controller.decider.operators.modes import PlanSettings
-from trimtab_controller.decider.planning.judgement import blocked_drains, noted
-from trimtab_controller.decider.policies import CLUSTER, REST, DecisionPolicy, Policies
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import First, Requirements, Settings
-from trimtab_controller.decider.situation import AppOrder, Situation
-from trimtab_controller.decider.size.rounds import SizeRounds
-from trimtab_controller.decider.size.settings import ScalingSettings
+from trimtab_controller.decider.memory.forecasts import Forecasts
+from trimtab_controller.decider.memory.memory import NOTHING_SEEN, Memory, Recalled, WindowResult
+from trimtab_controller.decider.memory.predictions import RoundMeasured
+from trimtab_controller.decider.policies.admission import SolveWanted
+from trimtab_controller.decider.policies.first import FirstPlacements
+from trimtab_controller.decider.policies.judgement import blocked_drains, noted
+from trimtab_controller.decider.policies.order import CLUSTER, REST, AppOrder, DecisionPolicy, Policies, Situation
+from trimtab_controller.decider.policies.sizes import SizeRounds
+from trimtab_controller.decider.policies.workers import is_to_start_soon
+from trimtab_controller.decider.values.decision import Adopted, Decision, Planned, Proposed, Skip, not_ready
+from trimtab_controller.decider.values.plan_settings import PlanSettings
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.values.scaling import ScalingSettings
+from trimtab_controller.decider.values.settings import First, Requirements, Settings
+from trimtab_controller.decider.window.view import PlannableView, SmoothedView
 from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -72,8 +63,15 @@ class Decider:
         forecasts: Forecasts | None = None,
     ) -> None:
         sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.method, plans, forecasts or Forecasts())
-        seen = Observations(settings, needs, sizes, rules, recalled, budget)
-        self._situation = Situation(settings=settings, plans=plans, acting=acting, seen=seen, execution=execution)
+        self._situation = Situation(
+            settings=settings,
+            plans=plans,
+            acting=acting,
+            seen=Memory(settings, needs, rules, recalled),
+            sizes=sizes,
+            budget=budget,
+            execution=execution,
+        )
         self._needs = needs
         self._turns = AppOrder()
         self._policies = Policies(self._situation, FirstPlacements(first), self._turns)
@@ -101,7 +99,7 @@ class Decider:
     @property
     def budget(self) -> PauseBudget:
         """The disruption budgets."""
-        return self._situation.seen.budget
+        return self._situation.budget
 
     @property
     def intents(self) -> tuple[Intent, ...]:
@@ -148,7 +146,7 @@ class Decider:
                 present.seen.revoke(hosts)
                 return self._before_windows(now)
             case HookEnded(app=app, failure=failure):
-                present.seen.sizes.hook_ended(app, failure)
+                present.sizes.hook_ended(app, failure)
             case RestoresLearned(learned=learned):
                 present.learned = learned
             case SolverAnswered(answer=answer):
@@ -187,25 +185,22 @@ class Decider:
         if previous is not None and snapshot.end_ms <= previous.end_ms:
             return []  # a repetition, or out of order
         measured = self.record(now, snapshot)
-        forgotten = self._forgotten(snapshot) if self._situation.acts else []
+        forgotten = self._forgotten(now, snapshot) if self._situation.acts else []
         return [*measured, *forgotten, *(self._next(now) if self._wanted is None else self._before_windows(now))]
 
-    def _forgotten(self, snapshot: Snapshot) -> list[Decided]:
+    def _forgotten(self, now: float, snapshot: Snapshot) -> list[Decided]:
         """Apps and workers that have been gone for so long that nobody waits for them any more."""
         present = self._situation
-        found = list(present.seen.kept.to_forget(snapshot.end_ms / 1000.0, present.execution, self.intents))
-        for each in found:
-            present.seen.forget(each.app, each.worker, present.known.hosts)
-        return [Decided(decision=each) for each in found]
+        found = tuple(present.seen.kept.to_forget(snapshot.end_ms / 1000.0, present.execution, self.intents))
+        return [self._decided(now, each) for each in found]
 
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
         """Learn from a window newer than all previous ones, without making a decision."""
         self._stale_at = now + self._needs.max_age_s
         self._turns.new_window()
-        present, settled = self._situation, self._turns.in_vain
-        measured = present.seen.observe(
-            now, snapshot, present.execution, self.intents, draining=present.draining, settled=settled
-        )
+        present, draining = self._situation, self._situation.draining
+        measured = present.seen.observe(now, snapshot, present.execution, self.intents, draining=draining)
+        self._policies.observe(now, draining)
         self._turns.keep(self.known.views)
         return measured
 
@@ -221,7 +216,7 @@ class Decider:
                 self._wanted = found
                 return [*actions, Solve(view=found.view)]
             if not (isinstance(found, Skip) and self._turns.spoken):
-                actions.append(Decided(decision=found, others=self._others if isinstance(found, Skip) else ()))
+                actions.append(self._decided(now, found, self._others if isinstance(found, Skip) else ()))
             self._turns.spoken = True
             if not isinstance(found, Adopted):
                 return actions
@@ -229,17 +224,18 @@ class Decider:
 
     def _decide(self, now: float, *, after_act: bool = False) -> Decision | SolveWanted:
         """The first answer in the order of policies; apps for which a plan was last sought in vain come last."""
-        present, known, self._others = self._situation, self.known, ()
+        known, self._others = self.known, ()
         cluster = [policy for policy in CLUSTER if policy.forbids or not after_act]
         if (decision := self._first_of(cluster, now)) is not None:
             return decision
         apps = self._turns.by_urgency(known.views, known.evaluations)
         skips = {}
         for app in self._turns.in_turn(apps):
+            self._policies.begin_turn(now, app)
             found = self._policies.decide(now, app)
             if not isinstance(found, Skip):
                 return found
-            skips[app] = noted(found, present.seen.note(now, known.views[app]))
+            skips[app] = noted(found, self._policies.note(now, known.views[app]))
         if not self._turns.spoken and (decision := self._first_of(REST, now)) is not None:
             return decision
         self._others = tuple(found for app in apps[1:] if isinstance(found := skips[app], Skip))
@@ -263,7 +259,12 @@ class Decider:
         idle = present.admit_cluster() is None and present.execution.scaling_of_operators is None
         if found is None and start and idle:
             found = self._policies.start_again(now)
-        return [] if found is None else [Decided(decision=found)]
+        return [] if found is None else [self._decided(now, found)]
+
+    def _decided(self, now: float, decision: Decision, others: tuple[Skip, ...] = ()) -> Decided:
+        """The action for a decision; what it leaves behind is remembered, since it will be carried out."""
+        self._policies.accepted(now, decision)
+        return Decided(decision=decision, others=others)
 
     # --- an answer ------------------------------------------------------------------------------------------------
 
@@ -280,7 +281,7 @@ class Decider:
         else:
             self._turns.again(self._spoken_of)
         self._spoken_of = set()
-        return [*blocked, Decided(decision=decision), *self._next(now, after_act=acts)]
+        return [*blocked, self._decided(now, decision), *self._next(now, after_act=acts)]
 
     # --- for those who ask what would be --------------------------------------------------------------------------
 

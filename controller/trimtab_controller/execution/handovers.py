@@ -237,6 +237,8 @@ def _hear_of_prepare(step: Step, handover: Handover, ack: Ack) -> None:
             _give_up(step, handover, said(ack))
         case Phase.REFUSED if preparing and ack.refusal is Refusal.CATCH_UP_TIMEOUT:
             _give_up(step, handover, said(ack))
+        case Phase.REFUSED if preparing and ack.refusal is Refusal.PRECONDITION and _is_lost(step, handover):
+            _ask_reports(step, handover, said(ack))  # the group may have given it the key groups, and no window says so
         case Phase.REFUSED if preparing:
             _give_back(step, handover, said(ack))
         case Phase.REFUSED if handover.phase is HandoverPhase.RELEASING:

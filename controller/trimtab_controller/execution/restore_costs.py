@@ -25,9 +25,8 @@ import numpy as np
 
 from trimtab_controller.execution.events import HostReport
 from trimtab_controller.execution.state import Handover
-from trimtab_models.dyndl import FittedCost, LocalRestore, RestoreSample, fit_cost, network_prior
-from trimtab_models.instances import AffineCost
-from trimtab_models.instances.scheduling import RemoteCost
+from trimtab_models.dyndl.fitting import FittedCost, LocalRestore, RestoreSample, fit_cost, network_prior
+from trimtab_models.instances.scheduling import AffineCost, RemoteCost
 from trimtab_protocol.messages.names import HostId
 
 KEPT_WINDOWS = 360

@@ -27,7 +27,8 @@ from trimtab_controller.execution.restore_costs import LearnedRestores, RestoreC
 from trimtab_controller.execution.standby_restores import StandbyRestores
 from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
 from trimtab_controller.execution.step import Step
-from trimtab_models.dyndl import FittedCost, GivenProblem, solve_given, with_costs
+from trimtab_models.dyndl.fitting import FittedCost
+from trimtab_models.dyndl.given import GivenProblem, solve_given, with_costs
 from trimtab_models.instances.scheduling import RemoteCost
 from trimtab_protocol.messages.commands import Ack, Phase
 from trimtab_protocol.messages.names import AppId, HostId

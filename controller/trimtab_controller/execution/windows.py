@@ -3,7 +3,8 @@
 Of the pauses, plug-ins measure those at rebalances.  The others follow from who is away: when a worker vanishes, its
 key groups count as without an owner from its last report until others, or a new process of it, report them.  A worker
 that is back in the same generation of the consumer group has not paused: its agent was silent, or was restarted.
-Whether a worker that does not report has stopped is known only then, so what is not over yet is not counted yet.
+Whether a worker that does not report has stopped is known only then, so what is not over yet is not counted yet.  A
+worker whose agent was told to end goes on without it: since when it is away is known only if an agent says so.
 """
 
 from collections import Counter
@@ -98,6 +99,7 @@ class _Vanished:
     """A worker that does not report any more, and how many of its key groups nobody has taken over.
 
     `host` and `generation` (of the consumer group) as in its last report.  `missed`: its agent has reported without it.
+    `unwatched`: its agent has ended before it, so that nobody knows since when it is away.
     """
 
     since: float
@@ -105,6 +107,7 @@ class _Vanished:
     host: HostId | None
     generation: int | None
     missed: bool = False
+    unwatched: bool = False
 
 
 class PauseTracker:
@@ -114,13 +117,16 @@ class PauseTracker:
         self._had: dict[AppId, dict[WorkerId, int]] = {}
         self._last: dict[WorkerId, NodeWindow] = {}
         self._vanished: dict[AppId, dict[WorkerId, _Vanished]] = {}
+        self._ended: frozenset[HostId] = frozenset()
+        """Hosts whose agents were told to end, and that have not reported since."""
         self._seen_to = 0.0
 
     def observe(self, snapshot: Snapshot) -> dict[AppId, AppPauses]:
         """What the window adds to the pauses of each app."""
         start_s, end_s = snapshot.start_ms / 1000.0, snapshot.end_ms / 1000.0
         present = {row.worker: row for row in snapshot.nodes if row.state is not WorkerState.AWAY}
-        reporting = {row.host for row in snapshot.hosts}
+        reporting, named = {row.host for row in snapshot.hosts}, {row.worker for row in snapshot.nodes}
+        self._ended = frozenset(snapshot.ended) | (self._ended - reporting)
         owned, reported_s = _owned(snapshot)
         expected = _expected(snapshot)
         apps = {app: AppPauses(measured_s=s, key_groups=n) for app, (s, n) in _measured(snapshot).items()}
@@ -136,8 +142,11 @@ class PauseTracker:
                         key_groups=count,
                         host=row.host if row else None,
                         generation=row.generation if row else None,
+                        unwatched=row is not None and row.host in self._ended and worker not in named,
                     )
             for worker, gone in vanished.items():
+                if gone.unwatched and gone.host in reporting - self._ended:
+                    gone.unwatched, gone.since = False, start_s
                 gone.missed |= gone.host in reporting and worker not in present
             rows = (*_returned(vanished, present, here, start_s), *_taken(vanished, here, expected.get(app), start_s))
             if rows:
@@ -226,6 +235,6 @@ def _taken(
         count = min(row.key_groups, max(0, taken))
         taken -= count
         row.key_groups -= count
-        if count and start_s > row.since:
+        if count and start_s > row.since and not row.unwatched:
             found.append(Unowned(since=row.since, until=start_s, key_groups=count))
     return tuple(found)

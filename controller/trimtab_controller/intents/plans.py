@@ -4,12 +4,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.fixed import is_of_differing
-from trimtab_controller.decider.observing.view import NotReady, SmoothedView
-from trimtab_controller.decider.operators.moves import VALID_S, kind_of, plan_of_moves, possible
-from trimtab_controller.decider.operators.undrained import ON_THE_WAY
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.policies.moves import VALID_S, kind_of, plan_of_moves, possible
+from trimtab_controller.decider.policies.rolling import ON_THE_WAY
+from trimtab_controller.decider.values.reasons import NotReady
+from trimtab_controller.decider.window.fixed import is_of_differing
+from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.intents.actions import frozen_in
 from trimtab_controller.intents.change import (

@@ -4,10 +4,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from trimtab_controller.decider.observing.placing import covers, in_force
-from trimtab_controller.decider.observing.view import DemandView, NotReady
-from trimtab_controller.decider.rules.concerns import conflicts_in
-from trimtab_controller.decider.rules.known import followed, known_rules
+from trimtab_controller.decider.values.reasons import NotReady
+from trimtab_controller.decider.values.rules import followed, known_rules
+from trimtab_controller.decider.window.placing import covers, in_force
+from trimtab_controller.decider.window.rules import conflicts_in
+from trimtab_controller.decider.window.view import DemandView
 from trimtab_controller.intents.change import (
     Asked,
     Change,

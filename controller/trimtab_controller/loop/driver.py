@@ -9,9 +9,11 @@ from confluent_kafka import Message
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
-from trimtab_controller.decider.decision import Decision, Resized
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.planning.instance import question_of
+from trimtab_controller.decider.memory.predictions import RoundMeasured
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.policies.judgement import DrainBlocked
+from trimtab_controller.decider.values.decision import Decision, Resized
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.journal import Hold, JournalEntry
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -270,11 +272,11 @@ class ControlLoop:
                 case deciding.Decided(decision=decision, others=others):
                     self._carry_out(decision)
                     self._telemetry.others_wait(others)
-                case deciding.RoundMeasured():
+                case RoundMeasured():
                     self._telemetry.round_measured(action)
                     if self._events is not None:
                         self._events.measured(self._clock(), action)
-                case deciding.DrainBlocked():
+                case DrainBlocked():
                     self._telemetry.drain_blocked(action)
                 case _:
                     assert_never(action)

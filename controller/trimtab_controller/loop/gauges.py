@@ -10,14 +10,14 @@ from typing import TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from trimtab_controller.decider.collocation.worth import Together
-from trimtab_controller.decider.concerns import WorkerUse
-from trimtab_controller.decider.decision import SizeVerdict
-from trimtab_controller.decider.forecast.rounds import ForecastReport
-from trimtab_controller.decider.hosts.hosts import Host
-from trimtab_controller.decider.known import WindowResult
+from trimtab_controller.decider.memory.forecasts import ForecastReport
+from trimtab_controller.decider.memory.hosts import Host
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.values.decision import SizeVerdict
+from trimtab_controller.decider.window.collocation import Together
+from trimtab_controller.decider.window.concerns import WorkerUse
 from trimtab_models.albic.fit import TupleCost
-from trimtab_models.elastic import NodeLevel
+from trimtab_models.elastic.matching import NodeLevel
 from trimtab_process.metrics_port import Followed
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import HostWindow

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
-from trimtab_controller.decider.size.settings import ScalingSettings
+from trimtab_controller.decider.values.scaling import ScalingSettings
 from trimtab_protocol.messages.names import AppId
 
 log = logging.getLogger(__name__)

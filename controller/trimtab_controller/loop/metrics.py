@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 
-from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.describe import ALL_NAMES
-from trimtab_controller.decider.known import WindowResult
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.values.decision import ALL_NAMES
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind
 from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.execution.disruption import Cause
 from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round

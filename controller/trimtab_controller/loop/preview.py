@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from trimtab_controller.configuration import Configuration
-from trimtab_controller.decider.decision import Decision
 from trimtab_controller.decider.events import HoldChanged, HostsRevoked, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.planning.instance import question_of
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.values.decision import Decision
 from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import drain, reading, since

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from trimtab_controller.decider.decision import (
+from trimtab_controller.decider.values.decision import (
     Adopted,
     Decision,
     Forgotten,

@@ -6,10 +6,16 @@ from dataclasses import dataclass, replace
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from trimtab_controller.decider.collocation.remote_costs import Recalled
 from trimtab_controller.decider.events import IntentsChanged
-from trimtab_controller.decider.forecast.history import KEY_PREFIX, DemandRecord, decode_demand, series_of
-from trimtab_controller.decider.forecast.rounds import Forecasts, ForecastSettings
+from trimtab_controller.decider.memory.forecasts import (
+    KEY_PREFIX,
+    DemandRecord,
+    Forecasts,
+    ForecastSettings,
+    decode_demand,
+    series_of,
+)
+from trimtab_controller.decider.memory.remote_costs import Recalled
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import Flaw, Hold, JournalEntry, inherit, read_record
 from trimtab_controller.execution.state import Execution

@@ -5,19 +5,15 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trimtab_controller.decider.collocation.worth import Together
-from trimtab_controller.decider.concerns import Concern
-from trimtab_controller.decider.decision import Decision, SizeVerdict, Skip
-from trimtab_controller.decider.describe import app_of, names_of
-from trimtab_controller.decider.events import Saving
-from trimtab_controller.decider.forecast.history import DIGITS, STEP_S
-from trimtab_controller.decider.forecast.rounds import ForecastReport
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import NotReady
-from trimtab_controller.decider.operators.rolling import Restarting, restarts
-from trimtab_controller.decider.operators.undrained import Allowed
-from trimtab_controller.decider.operators.undrained import waits as restart_waits
-from trimtab_controller.decider.rules.known import KnownRule, still_wanted
+from trimtab_controller.decider.memory.forecasts import DIGITS, STEP_S, ForecastReport
+from trimtab_controller.decider.memory.predictions import Saving
+from trimtab_controller.decider.policies.rolling import Allowed, Restarting, restarts
+from trimtab_controller.decider.policies.rolling import waits as restart_waits
+from trimtab_controller.decider.values.decision import Decision, SizeVerdict, Skip, app_of, names_of
+from trimtab_controller.decider.values.reasons import Concern, NotReady
+from trimtab_controller.decider.values.rules import KnownRule, still_wanted
+from trimtab_controller.decider.window.collocation import Together
 from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.execution.journal import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Proposal, Round, ScalingPhase

@@ -4,14 +4,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trimtab_controller.decider.concerns import WINDOWS, Concern, ConcernKind
-from trimtab_controller.decider.decision import Decision, Planned, Skip
-from trimtab_controller.decider.describe import describe, names_of
-from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
-from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.operators.intents import in_maintenance
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.memory.intents import in_maintenance
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.memory.predictions import RoundMeasured
+from trimtab_controller.decider.policies.judgement import DrainBlocked
+from trimtab_controller.decider.values.decision import Decision, Planned, Skip, describe, names_of
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind, SkipReason
+from trimtab_controller.decider.window.concerns import WINDOWS
 from trimtab_controller.execution import guard
 from trimtab_controller.execution.events import GuardActed, HandoverEnded, PaceChanged, RestoreEnded, RoundEnded
 from trimtab_controller.execution.journal import Hold

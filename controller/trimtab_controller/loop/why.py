@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_controller.decider.known import WindowResult
-from trimtab_controller.decider.observing.placing import is_about, names, spreads
-from trimtab_controller.decider.observing.view import DemandView, NotReady, PlannableView, SmoothedView, Worker
-from trimtab_controller.decider.operators.moves import pinned_in
-from trimtab_controller.decider.planning.single_moves import SingleMoves
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.standbys.copies import Held, copies_of_one, state_held
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.policies.explain import SingleMoves
+from trimtab_controller.decider.policies.moves import pinned_in
+from trimtab_controller.decider.values.reasons import NotReady, SkipReason
+from trimtab_controller.decider.window.copies import Held, copies_of_one, state_held
+from trimtab_controller.decider.window.placing import is_about, names, spreads
+from trimtab_controller.decider.window.view import DemandView, PlannableView, SmoothedView, Worker
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_controller.loop.events.explanation import moves_of, why_text
 from trimtab_protocol.console_documents import KeyGroupWhy, WhyMove, WhyTarget

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
-from trimtab_controller.decider.decision import Resized, Skip
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.operators.modes import PlanSettings
-from trimtab_controller.decider.planning.instance import question_of
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.values.decision import Resized, Skip
+from trimtab_controller.decider.values.plan_settings import PlanSettings
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId

@@ -10,25 +10,18 @@ from numpy.typing import NDArray
 
 from trimtab_controller.plan import Collocation
 from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question, Stuck
-from trimtab_models.balance import (
-    Alert,
-    BalanceParams,
-    BalanceProblem,
-    BalanceResult,
-    Effort,
-    HostLimits,
-    Obstacle,
-    PlacingRules,
-    Spared,
-    evaluate,
-    solve,
-    solve_greedily,
-    solve_on_hosts,
-)
+from trimtab_models.balance.drain import Alert, Obstacle
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.hosts import HostLimits, solve_on_hosts
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem, PlacingRules
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams, solve, solve_greedily
 from trimtab_models.solving import Deadline, Infeasible, PlanStatus, StopRule
+from trimtab_models.spared import Spared
 
 if TYPE_CHECKING:
-    from trimtab_models.albic import CollocationProblem
+    from trimtab_models.albic.problem import CollocationProblem
 
 PRECISION_PP = 0.1
 """Precision (pp) of the search.  Loads are only measured: hundredths of a point would waste time and moves."""
@@ -58,7 +51,6 @@ def problem_of(question: Question) -> BalanceProblem:
         cost_bytes=np.maximum(1.0, question.state_bytes),
         home=question.owner.astype(np.int64),
         pinned=nothing if question.pinned is None else question.pinned,
-        in_flight=nothing,
         capacity=question.capacity,
         removing=question.draining,
         usage=np.zeros((0, key_groups)),
@@ -112,7 +104,7 @@ def _spared(question: Question, resources: int) -> Spared | None:
 
 def collocation_problem_of(question: Question) -> "CollocationProblem":
     """The balance problem with flows."""
-    from trimtab_models.albic import CollocationProblem  # a solver that only balances need not load OR-Tools
+    from trimtab_models.albic.problem import CollocationProblem  # a solver that only balances need not load OR-Tools
 
     flows = question.flows
     return CollocationProblem(
@@ -152,7 +144,7 @@ def _balanced(question: Question, problem: BalanceProblem, stop: StopRule) -> Ba
 
 
 def _collocating(question: Question, clock: Callable[[], float]) -> Answer | NoAnswer:
-    from trimtab_models import albic
+    from trimtab_models.albic import solve as albic
 
     started = clock()
     problem, limits = collocation_problem_of(question), limits_of(question)

@@ -12,19 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from trimtab_controller.cli.solve import SOLVE_SECONDS
-from trimtab_models.instances import (
-    BadInstance,
-    decode_scheduling,
-    decode_sizing,
-    decode_snapshot,
-    decode_topology,
-    operator_graph,
-    scheduling,
-    sizing,
-    snapshot,
-    topology,
-)
-from trimtab_models.solving.methods import FAMILIES, SolveMethod, method_named
+from trimtab_models.instances import scheduling, sizing, snapshot, topology
+from trimtab_models.instances.reading import BadInstance
+from trimtab_models.instances.scheduling import decode_scheduling
+from trimtab_models.instances.sizing import decode_sizing
+from trimtab_models.instances.snapshot import decode_snapshot
+from trimtab_models.instances.topology import decode_topology
+from trimtab_models.solving import FAMILIES, SolveMethod, method_named
 from trimtab_reference import ROOT
 from trimtab_reference.markdown import code, codes, first_sentence, plain, source_link, table, without_article
 from trimtab_reference.source import Undocumented, file_of, texts_of
@@ -104,7 +98,7 @@ FORMATS = (
         parts=(
             Part(title="the document", at=(), cls=topology.Topology),
             Part(title="operators[]", at=("operators", 0), cls=topology.ParallelOperator),
-            Part(title="edges[]", at=("edges", 0), cls=operator_graph.Edge),
+            Part(title="edges[]", at=("edges", 0), cls=topology.Edge),
             Part(title="slots[]", at=("slots", 0), cls=topology.Slot),
         ),
     ),
@@ -117,7 +111,7 @@ FORMATS = (
             Part(title="the document", at=(), cls=sizing.SizingInstance),
             Part(title="machines[]", at=("machines", 0), cls=sizing.Machine),
             Part(title="operators[]", at=("operators", 0), cls=sizing.CostedOperator),
-            Part(title="edges[]", at=("edges", 0), cls=operator_graph.Edge),
+            Part(title="edges[]", at=("edges", 0), cls=topology.Edge),
         ),
     ),
 )

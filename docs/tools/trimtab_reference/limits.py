@@ -24,8 +24,8 @@ SHOWN = {
         command_checks.FUTURE_LIMIT_S configuration.MAX_SOCKET_PATH_BYTES copies.MAX_AGE_S daemon.END_LIMIT_S
         kafka_link.DELIVERY_LIMIT_S processes.MAX_LOG_BYTES""",
     "controller": """
-        alternatives.MAX_ALTERNATIVES configuration.MAX_HOSTS events.MAX_EVENTS hook.MAX_OUTPUT_BYTES kept.MAX_APPS
-        outlet.MAX_HELD modes.MAX_EXPRESSIONS placing.MOST_AT_ONCE rounds.MAX_APPS settings.MAX_APPS
+        alternatives.MAX_ALTERNATIVES configuration.MAX_HOSTS events.MAX_EVENTS hook.MAX_OUTPUT_BYTES absences.MAX_APPS
+        outlet.MAX_HELD plan_settings.MAX_EXPRESSIONS orphan_placing.MOST_AT_ONCE forecasts.MAX_APPS scaling.MAX_APPS
         speeds.MAX_TYPES""",
 }
 """Module and name of what a user may meet.  The failure model has the limits of senders."""

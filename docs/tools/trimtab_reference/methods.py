@@ -3,8 +3,8 @@
 from functools import partial
 
 from trimtab_controller.solver.answer import Method as ControllerMethod
-from trimtab_models.simulation.policies import POLICIES
-from trimtab_models.solving.methods import FAMILIES, method_named
+from trimtab_models.simulation.rounds import POLICIES
+from trimtab_models.solving import FAMILIES, method_named
 from trimtab_reference.files import FORMATS
 from trimtab_reference.markdown import code, codes, table
 from trimtab_reference.source import Undocumented, texts_of
@@ -44,5 +44,5 @@ def _policy(name: str) -> str:
     else:
         text = policy.__doc__
     if not text:
-        raise Undocumented(f"trimtab_models.simulation.policies: the policy {name} has no text")
+        raise Undocumented(f"trimtab_models.simulation.rounds: the policy {name} has no text")
     return text

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from trimtab_agent.metrics import AgentMetrics
-from trimtab_controller.decider.concerns import ConcernKind
+from trimtab_controller.decider.values.reasons import ConcernKind
 from trimtab_controller.leadership.machine import CandidateRole
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.metrics import ControllerMetrics as LoopMetrics

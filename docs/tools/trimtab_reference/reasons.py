@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
 from trimtab_reference import ROOT
 from trimtab_reference.markdown import code, codes, first_paragraph, link, table
 from trimtab_reference.rules import RULES, Alert, alerts

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, NewType, Union, cast, get_args, get_origin
 
-from trimtab_controller.decider.forecast import history as demand_history
+from trimtab_controller.decider.memory import forecasts as demand_history
 from trimtab_controller.execution import journal
 from trimtab_protocol.messages import (
     commands,

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flights.demo.evidence import gather
-from flights.demo.picture import draw
+from flights.demo.evidence import Evidence, gather
+from flights.demo.loads import windows_inside
+from flights.demo.picture import Drawn, draw
 from flights.demo.scenario import DemoSettings, Scenario, sandbox_settings
 from flights.demo.summary import Course, summary
 from flights.demo.view import View, closing
@@ -116,8 +117,25 @@ def run(out: Path, settings: DemoSettings, console: Console) -> dict[str, object
         processes_left=left.processes,
         ports_left=left.ports,
     )
-    draw(evidence, course, out / "load.png")
+    draw(drawn(evidence, course), out / "load.png")
     return summary(course, evidence)
+
+
+def drawn(evidence: Evidence, course: Course) -> Drawn:
+    """What the picture shows: the time with flights."""
+    changes = []
+    if course.stay is not None:
+        changes.append((course.stay.started_at, f"{course.scaled.worker} started"))
+        if course.stay.stopped_at is not None:
+            changes.append((course.stay.stopped_at, f"{course.scaled.worker} stopped"))
+    return Drawn(
+        started_at=course.started_at,
+        snapshots=windows_inside(evidence.snapshots, course.loaded[0], float("inf")),
+        handovers=[handover.end for handover in evidence.handovers],
+        phases=course.phases[1:],
+        changes=changes,
+        draining_at=course.draining_at,
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
-"""The demo's picture: what each worker uses over time, how much of it can move, hand-overs marked."""
+"""The picture of a run: what each worker uses over time, how much of it can move, hand-overs marked."""
 
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 
 import matplotlib
 
@@ -8,70 +11,90 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from flights.demo.evidence import Evidence
-from flights.demo.loads import load_distance, node_loads, node_use, windows_inside
-from flights.demo.summary import Course
+from flights.demo.loads import load_distance, node_loads, node_use
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.snapshot import Snapshot
+
+LINE, WIDTH = 0.045, 34
+"""A line of the list of phases: its height as a share of the upper diagram, and its characters."""
 
 
-def changes_of(course: Course) -> list[tuple[float, str]]:
-    """When the controller started the worker of the pool, and when that had ended (epoch seconds)."""
-    if course.stay is None:
-        return []
-    ended_at = course.stay.stopped_at
-    ended = [] if ended_at is None else [(ended_at, f"{course.scaled.worker} stopped")]
-    return [(course.stay.started_at, f"{course.scaled.worker} started"), *ended]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """What is drawn of a run; times in epoch seconds."""
+
+    started_at: float
+    """Second 0 of the picture."""
+    snapshots: Sequence[Snapshot]
+    handovers: Iterable[float]
+    """When each took place."""
+    phases: Sequence[tuple[float, str]]
+    """(start, name)"""
+    changes: Iterable[tuple[float, str]]
+    """When a worker was started or stopped, and which."""
+    draining_at: Callable[[float], Collection[WorkerId]]
+    """The workers that were being drained then."""
 
 
-def draw(evidence: Evidence, course: Course, path: Path) -> None:
+def draw(run: Drawn, path: Path) -> None:
     """Write the picture."""
-    loaded = windows_inside(evidence.snapshots, course.loaded[0], float("inf"))
-    figure, axes = plt.subplots(3, 1, figsize=(11, 9), sharex=True, height_ratios=[3, 2, 1], layout="constrained")
-    use_axis, loads_axis, distance_axis = axes
-    uses = [(row.end_ms / 1000 - course.started_at, node_use(row)) for row in loaded]
-    loads = [(row.end_ms / 1000 - course.started_at, node_loads(row)) for row in loaded]
-    _plot(use_axis, uses)
-    _plot(loads_axis, [(at, known) for at, known in loads if known is not None])
-    _mark(use_axis, evidence, course)
-    _mark(loads_axis, evidence, course)
-    _name_phases(use_axis, course)
+    figure, grid = plt.subplots(
+        3, 2, figsize=(13, 9), sharex="col", height_ratios=[3, 2, 1], width_ratios=[4, 1], layout="constrained"
+    )
+    use_axis, loads_axis, distance_axis = grid[:, 0]
+    for beside in grid[:, 1]:
+        beside.axis("off")
+    uses = [(row.end_ms / 1000 - run.started_at, node_use(row)) for row in run.snapshots]
+    loads = [(row.end_ms / 1000 - run.started_at, node_loads(row)) for row in run.snapshots]
+    workers = sorted({worker for _, values in uses for worker in values})
+    _plot(use_axis, uses, workers)
+    _plot(loads_axis, [(at, known) for at, known in loads if known is not None], workers)
+    for axis in (use_axis, loads_axis):
+        _mark(axis, run)
+    _list_phases(use_axis, grid[0, 1], run)
     use_axis.axhline(100, color="tab:red", linewidth=0.8)
     use_axis.set_ylabel("CPU that a worker uses,\n% of its capacity")
     use_axis.set_ylim(0, 110)
-    use_axis.legend(loc="upper left", ncols=5)
+    use_axis.legend(loc="upper left", ncols=len(workers))
     loads_axis.set_ylabel("of which its key groups,\nwhich can move")
     loads_axis.set_ylim(bottom=0)
-    distances = [(row, load_distance(row, course.draining_at(row.start_ms / 1000))) for row in loaded]
-    known = [(row.end_ms / 1000 - course.started_at, distance) for row, distance in distances if distance is not None]
+    distances = [
+        (row.end_ms / 1000 - run.started_at, load_distance(row, run.draining_at(row.start_ms / 1000)))
+        for row in run.snapshots
+    ]
+    known = [(at, distance) for at, distance in distances if distance is not None]
     distance_axis.step([at for at, _ in known], [distance for _, distance in known], where="pre", color="tab:red")
     distance_axis.set_ylabel("load distance, pp")
     distance_axis.set_ylim(bottom=0)
     distance_axis.set_xlabel("seconds; grey: a hand-over took place; points: end of a window")
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=100)
     plt.close(figure)
 
 
-def _plot(axis: Axes, windows: list[tuple[float, dict[WorkerId, float]]]) -> None:
-    """A line for each worker, where its value is known."""
-    for number, worker in enumerate(sorted({worker for _, values in windows for worker in values})):
-        rows = [(at, values[worker]) for at, values in windows if worker in values]
-        ats, values = zip(*rows, strict=True)
+def _plot(axis: Axes, windows: list[tuple[float, dict[WorkerId, float]]], workers: Sequence[WorkerId]) -> None:
+    """A line for each worker, broken where its value is not known."""
+    ats = [at for at, _ in windows]
+    for number, worker in enumerate(workers):
+        values = [known.get(worker, float("nan")) for _, known in windows]
         axis.plot(ats, values, marker="o", markersize=3, label=worker, color=f"C{number}")
 
 
-def _mark(axis: Axes, evidence: Evidence, course: Course) -> None:
-    """Hand-overs, and the start and the end of the worker of the pool."""
-    for handover in evidence.handovers:
-        axis.axvline(handover.end - course.started_at, color="grey", alpha=0.35, linewidth=0.8)
-    for at, event in changes_of(course):
-        axis.axvline(at - course.started_at, color="tab:purple", linestyle=":", linewidth=1)
-        axis.text(at - course.started_at, 0.02, f" {event}", transform=axis.get_xaxis_transform(), fontsize=8)
-    for at, _ in course.phases[1:]:
-        axis.axvline(at - course.started_at, color="black", linestyle="--", linewidth=1)
+def _mark(axis: Axes, run: Drawn) -> None:
+    """Hand-overs, phases, and the starts and stops of workers."""
+    for at in run.handovers:
+        axis.axvline(at - run.started_at, color="grey", alpha=0.35, linewidth=0.8)
+    for at, event in run.changes:
+        axis.axvline(at - run.started_at, color="tab:purple", linestyle=":", linewidth=1)
+        axis.text(at - run.started_at, 0.02, f" {event}", transform=axis.get_xaxis_transform(), fontsize=8)
+    for at, _ in run.phases:
+        axis.axvline(at - run.started_at, color="black", linestyle="--", linewidth=1)
 
 
-def _name_phases(axis: Axes, course: Course) -> None:
-    for number, (at, name) in enumerate(course.phases[1:]):
-        height = 1.01 + 0.05 * (number % 3)  # keeps neighbouring labels readable
-        side = "right" if at - course.started_at > 0.7 * course.seconds else "left"
-        axis.text(at - course.started_at, height, name, ha=side, transform=axis.get_xaxis_transform(), fontsize=8)
+def _list_phases(axis: Axes, beside: Axes, run: Drawn) -> None:
+    """Number the phases above the diagram, and say beside it what they are."""
+    height = 1.0
+    for number, (at, name) in enumerate(run.phases, start=1):
+        axis.text(at - run.started_at, 1.01, str(number), ha="center", transform=axis.get_xaxis_transform(), fontsize=9)
+        lines = wrap(f"{number}  {name}", WIDTH, subsequent_indent="     ")
+        beside.text(0.0, height, "\n".join(lines), va="top", transform=beside.transAxes, fontsize=9)
+        height -= LINE * len(lines)

@@ -10,18 +10,14 @@ import heapq
 
 import numpy as np
 
-from trimtab_models.albic.keep import Members
-from trimtab_models.albic.metis import cut
-from trimtab_models.albic.parts import parts_of
+from trimtab_models.albic.parts import Members, cut, parts_of
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.construct import place_on_least_loaded, place_unplaced
 from trimtab_models.balance.evaluate import evaluate
-from trimtab_models.balance.params import OPTIMAL_PP
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible
-from trimtab_models.balance.result import BalanceResult, SolveStage
-from trimtab_models.solving.outcome import Infeasible, PlanStatus
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult, SolveStage
+from trimtab_models.solving import Infeasible, PlanStatus, StopRule
 
 GROWTH = 1.05  # growth of the number of partitions between two assignments
 

@@ -7,14 +7,11 @@ import pymetis  # noqa: F401  (as OR-Tools, see below)
 import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools now, so that no plan waits for it)
 from trimtab_models.albic.cola import solve_cola
 from trimtab_models.albic.problem import problem_of
-from trimtab_models.albic.result import ALBIC_RESULT, encode_albic, warnings_of
-from trimtab_models.albic.solve import solve, solve_on_hosts
-from trimtab_models.balance.encode import BALANCE_RESULT, encode_result
-from trimtab_models.balance.host_documents import limits_in
-from trimtab_models.instances import BalanceInstance, parse_snapshot
-from trimtab_models.solving.methods import PlanDocument, SolveMethod
-from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.albic.solve import ALBIC_RESULT, encode_albic, solve, solve_on_hosts, warnings_of
+from trimtab_models.balance.hosts import limits_in
+from trimtab_models.balance.result import BALANCE_RESULT, encode_result
+from trimtab_models.instances.snapshot import BalanceInstance, parse_snapshot
+from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
 
 
 def _albic(instance: BalanceInstance, stop: StopRule, seed: int) -> PlanDocument | Infeasible:

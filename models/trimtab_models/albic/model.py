@@ -7,7 +7,7 @@ on any machine.  Amounts are integers of small units, rounded so that whatever f
 import numpy as np
 from ortools.sat.python import cp_model
 
-from trimtab_models.albic.selection import STEEPER, Selection
+from trimtab_models.albic.joining import STEEPER, Selection
 from trimtab_models.balance.problem import Bools, Floats, Ints
 
 STEPS = 10**6  # units in the largest deviation or gain

@@ -6,14 +6,13 @@ belongs to the given placement, so `work_k` is what remains of it there.  Flows 
 flows of a key group to itself never are.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
 from trimtab_models.balance.problem import problem_of as balance_problem_of
-from trimtab_models.instances import BalanceInstance
+from trimtab_models.instances.snapshot import BalanceInstance
 
 RESTORED_BYTES_S = 10e6
 """State that a node restores per second where nothing is measured: somewhat less than a tenth of a link of 1 Gbit/s."""
@@ -133,13 +132,13 @@ def load_index(problem: CollocationProblem, allocation: Ints, start_load: float)
     return 100.0 * float(problem.loads(allocation).sum()) / start_load if start_load else 100.0
 
 
-def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = None) -> CollocationProblem:
-    """The arrays of `instance`, in its order; for `in_flight` see `balance.problem_of`."""
+def problem_of(instance: BalanceInstance) -> CollocationProblem:
+    """The arrays of `instance`, in its order."""
     key_group_at = {key_group.id: position for position, key_group in enumerate(instance.key_groups)}
     names = {name: at for at, name in enumerate(sorted({each.operator for each in instance.key_groups}))}
     options = instance.options
     return CollocationProblem(
-        balance=balance_problem_of(instance, in_flight),
+        balance=balance_problem_of(instance),
         operator=np.array([names[each.operator] for each in instance.key_groups], np.int64),
         source=np.array([key_group_at[flow.source] for flow in instance.flows], np.int64),
         target=np.array([key_group_at[flow.target] for flow in instance.flows], np.int64),

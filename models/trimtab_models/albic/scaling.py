@@ -16,8 +16,7 @@ from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.albic.solve import DEFAULT_PARAMS, AlbicParams, solve
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import Ints, infeasible
-from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import Infeasible, StopRule
 
 MOST_ROUNDS = 10  # most rounds of a potential plan; a few are usual
 

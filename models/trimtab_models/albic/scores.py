@@ -2,7 +2,7 @@
 
 Pair (i, j) is scored iff out(i, j) > sF * out(i) / (number of downstream key groups of i), strictly; the downstream
 key groups of i are all key groups of the operators that i's operator sends to.  Rates should be smoothed over three
-periods or more (`history.py`).  We differ in this: the rate of a pair counts both directions, since collocation saves
+periods or more.  We differ in this: the rate of a pair counts both directions, since collocation saves
 both.
 """
 

@@ -7,43 +7,153 @@ maxPL = 0 it is the pure balance problem.  If no attempt is within maxLD, the re
 distance, and says so.
 
 We differ in this: predicted loads include the savings of collocation.  A round brings together as many pairs as pay for
-their moves (`pairs.py`), with the load distance inside `band`; the paper's one pair per round is kept as a strategy.
+their moves (`joining.py`), with the load distance inside `band`; the paper's one pair per round is kept as a strategy.
 Without a scored pair that pays for a move it is the pure balance problem.
 
 Within limits of hosts: ALBIC knows those of nodes only, so a host's room is divided among its nodes.
+
+Step 3 of the paper: the one pair that a round brings together is the scored pair with the largest rate that is not
+collocated yet; the seed decides ties.  If one of the two is in a set of collocated key groups, the pair goes to that
+one's node; otherwise to the less loaded of the two nodes.  Pinned key groups stay, and draining nodes receive nothing.
+A pair whose union exceeds maxPL, the budget or a limit is skipped.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
-from trimtab_models.albic.improve import CollocationImprover, Join
-from trimtab_models.albic.keep import parts_to_keep
-from trimtab_models.albic.pairs import Joining, PlanEvaluator
-from trimtab_models.albic.parts import KeyGroupParts, parts_of
+from trimtab_models.albic.joining import FITS, Joining, PlanEvaluator, Weights
+from trimtab_models.albic.parts import KeyGroupParts, budget_shares, parts_of, parts_to_keep
 from trimtab_models.albic.problem import CollocationProblem
-from trimtab_models.albic.result import AlbicResult
-from trimtab_models.albic.scores import scored_pairs
-from trimtab_models.albic.selection import Weights
+from trimtab_models.albic.scores import Pairs, scored_pairs
 from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.drain import Alert, alerts
-from trimtab_models.balance.evaluate import BalanceScore, evaluate
+from trimtab_models.balance.evaluate import BalanceScore, evaluate, slack
 from trimtab_models.balance.hosts import HostLimits, within
 from trimtab_models.balance.improve import Effort
-from trimtab_models.balance.params import OPTIMAL_PP, BalanceParams
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible
-from trimtab_models.balance.result import BalanceResult, SolveStage
+from trimtab_models.balance.result import (
+    BALANCE_RESULT,
+    OPTIMAL_PP,
+    BalanceResult,
+    SolveStage,
+    describe_alert,
+    encode_result,
+)
+from trimtab_models.balance.solve import BalanceParams
 from trimtab_models.balance.solve import solve as solve_balance
-from trimtab_models.solving.outcome import Infeasible, PlanStatus
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.instances.snapshot import BalanceInstance
+from trimtab_models.solving import Infeasible, PlanStatus, StopRule
+from trimtab_models.spared import usage_on
 
+ALBIC_RESULT = BALANCE_RESULT | {
+    "predicted_load_distance": "Load distance with the loads as the plan's collocations change them (pp)."
+}
+"""Key of a plan -> what it says."""
 BAND_SHARE = 0.45  # of maxLD
 LEVELLING_SHARE = 2.0
 ROUNDING = 1e-12  # of the mean load: tolerance for sums of floats in different order
 BALANCE = BalanceParams()
 LEVELLED = BalanceParams(effort=Effort(steps=800), polish=Effort(steps=0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AlbicResult:
+    """`balance` = the plan, evaluated with the given loads; predicted figures include what collocation saves.
+
+    `within` = whether the predicted load distance is within maxLD; if not, no attempt was, and this is the closest.
+    `partition_load` = the maxPL of the plan; 0 if it is the plan of the pure balance problem.
+    """
+
+    balance: BalanceResult
+    predicted_load_distance: float
+    collocation: float
+    partition_load: float
+    within: bool
+
+
+def encode_albic(instance: BalanceInstance, result: AlbicResult) -> dict[str, Any]:
+    """The result document for `instance`, without `solve_seconds`."""
+    document = encode_result(instance, result.balance, method="albic")
+    return document | {"predicted_load_distance": result.predicted_load_distance}
+
+
+def warnings_of(instance: BalanceInstance, result: AlbicResult) -> tuple[str, ...]:
+    """Warnings about the plan, one line each."""
+    lines = [describe_alert(instance, alert) for alert in result.balance.alerts]
+    if not result.within:
+        lines.append(
+            f"no attempt came within max_load_distance {instance.options.max_load_distance:g}: "
+            f"the predicted load distance is {result.predicted_load_distance:.3g}"
+        )
+    return tuple(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Part `mover` goes to `node`, where part `anchor` is."""
+
+    mover: int
+    anchor: int
+    node: int
+
+
+class CollocationImprover:
+    """Looks for the pair.  `at` (P,) = node of each part, `balance` = the problem with the loads there."""
+
+    def __init__(self, balance: BalanceProblem, parts: KeyGroupParts, at: Ints, max_partition_load: float) -> None:
+        self._balance, self._parts, self._at = balance, parts, at
+        self._load = parts.summed(balance.load)
+        self._share = parts.summed(budget_shares(balance))
+        self._movable = parts.mobile(balance)
+        self._leaving = parts.problem.to_leave(at)
+        self._max_partition_load = max_partition_load
+        self._node_load: Floats = np.bincount(at, self._load, len(balance.capacity)) / balance.capacity
+        usage = [parts.summed(row) for row in balance.usage]
+        self._usage = np.array(usage).reshape(-1, len(at))
+        self._spared = None if balance.spared is None else balance.spared.merged(parts.of, len(at))
+        self._room = balance.limit + slack(balance) - balance.usages(parts.expand(at))
+
+    def best(self, pairs: Pairs, random: np.random.Generator) -> Join | None:
+        """The pair to bring together, or None."""
+        order = np.lexsort((random.random(len(pairs)), -pairs.rate))
+        for first, second in zip(
+            self._parts.of[pairs.first[order]].tolist(), self._parts.of[pairs.second[order]].tolist(), strict=True
+        ):
+            if self._at[first] == self._at[second] or not self._fits_one_part(first, second):
+                continue
+            for mover, anchor in self._directions(first, second):
+                if self._may_join(mover, anchor):
+                    return Join(mover=mover, anchor=anchor, node=int(self._at[anchor]))
+        return None
+
+    def _fits_one_part(self, first: int, second: int) -> bool:
+        load, share = self._load[first] + self._load[second], self._share[first] + self._share[second]
+        return bool(load <= self._max_partition_load * FITS and share <= FITS)
+
+    def _directions(self, first: int, second: int) -> Iterator[tuple[int, int]]:
+        """(mover, anchor), first as in the paper's cases, then the other way round."""
+        in_set = self._parts.size > 1
+        if in_set[first] != in_set[second]:
+            anchor = first if in_set[first] else second
+        else:
+            anchor = min(first, second, key=lambda part: self._node_load[self._at[part]])
+        mover = second if anchor == first else first
+        yield mover, anchor
+        yield anchor, mover
+
+    def _may_join(self, mover: int, anchor: int) -> bool:
+        node = self._at[anchor]
+        if not self._movable[mover] or self._leaving[anchor] or self._balance.removing[node]:
+            return False
+        if not self._parts.problem.may(mover, node):
+            return False
+        usage = usage_on(self._usage, self._spared, mover, node)
+        return bool((usage <= np.maximum(0.0, self._room[:, node])).all())
 
 
 class Strategy(Enum):
@@ -226,11 +336,9 @@ class _AlbicSolver:
                 steps=0,
                 seed=self._seed,
                 alerts=self._alerts(allocation, score),
-                reversed_in_flight=tuple(np.flatnonzero(changed & balance.in_flight).tolist()),
             ),
             predicted_load_distance=predicted,
             collocation=self._problem.collocation(allocation),
-            predicted_load=float(self._problem.loads(allocation).sum()),
             partition_load=partition_load,
             within=predicted <= self._max_load_distance,
         )
@@ -279,5 +387,4 @@ def solve_on_hosts(
         balance=kept,
         predicted_load_distance=evaluate(problem.predicted(kept.allocation), kept.allocation).load_distance,
         collocation=problem.collocation(kept.allocation),
-        predicted_load=float(problem.loads(kept.allocation).sum()),
     )

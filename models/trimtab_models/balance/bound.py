@@ -11,33 +11,171 @@ S         a node below low_i must gain the deficit, which takes at least the n l
 D         the moves of R and the best further moves must cover the sum of all deficits.  A node gives down to low_i at
           most.  It offers its largest key groups in turn, the last one in part; this is concave, so greedy is optimal.
 Cost      R and D for a budget of bytes, with divisible key groups (fewest bytes per load first).
-Knapsack  Cost with indivisible key groups (`knapsack.py`).
+Knapsack  Cost with indivisible key groups; see below.
 Class     see `class_bound`: where key groups may not be on all nodes.
-Reach     see `reach.py`.  Knapsack and Reach take the most time and are applied last.
+Reach     see below.  Knapsack and Reach take the most time and are applied last.
 
-`load_prices.py` proves more, in about a second, and for budgets of bytes finds plans by the way (`priced_plans.py`).
+`load_prices.py` proves more, in about a second, and for budgets of bytes finds plans by the way.
 
 Unplaced key groups are free.  Their load covers deficits first; S is then not used.
+
+Knapsack, for budgets of bytes: nodes lose indivisible key groups.  The condition Cost allows fractions of key groups,
+so it underestimates the cost by up to one key group per node.  Here every node has its integer knapsack, which
+`losses.py` couples by a price of load: if the relaxed minimum at a trial d exceeds the budget, no plan reaches d.
+
+Where both budgets bind, a plan that keeps both also keeps every mixture of them; some mixtures are tried.
+
+Rounding up a key group by a grid step gives load away for nothing: 0.05 pp each for a node at a load of 50.  The nodes
+that must lose something get a finer grid.
+
+Reach: the loads that a node can have after `a` key groups left and `b` arrived.  After a moves out and b moves in, node
+i has load base_i - out + in.  Here out lies between the sums of its a smallest and a largest movable key groups, and in
+between those of the cluster's b smallest and b largest (including unplaced ones).  b(a) is the smallest b that can lift
+the node to low_i.  If even the smallest sum of b(a) arrivals exceeds high_i, that a is impossible, since more arrivals
+only add load.  The nodes are coupled: a plan of m <= M migrations with u unplaced key groups of load U has sum a_i = m,
+sum b_i = m + u, sum (out_i - in_i) = -U.  Hence for every lam in [0, 1] and mu >= 0
+
+    sum_i min_a [lam a + (1 - lam) b(a) - mu net_i(a)]  <=  M + (1 - lam) u + mu U
+
+where net_i(a) is the largest possible out - in.  A pair (lam, mu) that violates this refutes d.  The left side is
+concave in (lam, mu); a coarse grid and a pattern search look for such a pair.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.balance.knapsack import KnapsackCondition
-from trimtab_models.balance.losses import LARGEST
-from trimtab_models.balance.pieces import Excesses, Pieces, is_affordable
+from trimtab_models.balance.losses import LARGEST, LEAST_ALLOWANCE, Excesses, LeavingSets, Pieces, is_affordable
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
-from trimtab_models.balance.reach import ReachCondition
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
 
+MIXTURES = (0.0, 0.5, 0.2, 0.8)  # shares of the budget of migrations
+PATTERN_STEPS = 12
 TOLERANCE_PP = 1e-6
 REACH_TOLERANCE_PP = 1e-4
 COARSE_TOLERANCE_PP = 0.005  # the grid that Knapsack begins with is coarser than that
 RELATIVE = 1e-9  # of the load distance: precision of floats for huge loads
 NEGLIGIBLE = 1e-12  # of the largest load
 REACH_ENTRIES = 200_000  # (node, moves out) pairs; beyond, Reach takes seconds and seldom helps
+
+
+def relative_prices(problem: BalanceProblem, shares: tuple[float, ...] = MIXTURES) -> Iterator[Floats]:
+    """(K,) prices of which no plan pays more than 1: the budget of bytes, and mixtures with that of migrations.
+
+    `shares` of the budget of migrations, where both bind.  None without a budget of bytes.
+    """
+    if problem.max_cost_bytes is None or not len(problem.prices):
+        return
+    least = LEAST_ALLOWANCE * problem.prices.max(axis=1)
+    rows = problem.prices / np.maximum(np.maximum(problem.allowances, least), 1e-300)[:, None]
+    for share in shares if len(rows) == 2 else (0.0,):
+        yield np.array([share, 1.0 - share])[-len(rows) :] @ rows
+
+
+class KnapsackCondition:
+    """The condition of one problem; O(K CELLS) once, then O(N CELLS) per trial at most."""
+
+    def __init__(self, problem: BalanceProblem, hot: float) -> None:
+        """Nodes outside the band of a load distance of `hot` get the finer grid."""
+        self._excesses = Excesses(problem)
+        movable = problem.movable & (problem.home >= 0)
+        mine = np.bincount(problem.home[movable], problem.load[movable], len(problem.capacity))
+        self._movable = mine.astype(np.float64)
+        fine: Bools = self._excesses.above(hot) > 0
+        self._losses = [LeavingSets(problem, price, fine=fine, listed=False) for price in relative_prices(problem)]
+
+    def refute(self, d: float) -> bool:
+        """Whether no plan within the budgets has load distance `d`."""
+        if (self._excesses.above(d) > self._movable + self._excesses.slack).any():
+            return True
+        return any(losses.cover(d).price > 1 + 1e-9 for losses in self._losses)
+
+
+class ReachCondition:
+    """One problem's condition.  `load` (P,), `first` (N + 1,): movable placed key groups by node, largest first."""
+
+    def __init__(self, problem: BalanceProblem, load: Floats, first: Ints) -> None:
+        self._problem = problem
+        nodes = len(problem.capacity)
+        unplaced = problem.load[problem.home == UNPLACED]
+        self._unplaced, self._unplaced_load = len(unplaced), float(unplaced.sum())
+        self._budget = len(load) if problem.max_migrations is None else min(problem.max_migrations, len(load))
+        most = np.minimum(np.diff(first), self._budget)
+        entries = int(most.sum()) + nodes
+        self._start = np.concatenate(([0], np.cumsum(most + 1)))[:-1]
+        self._node = np.repeat(np.arange(nodes), most + 1)
+        self._out = np.arange(entries) - self._start[self._node]
+        running = np.concatenate(([0.0], np.cumsum(load)))
+        self._out_top = running[first[self._node] + self._out] - running[first[self._node]]
+        self._out_bottom = running[first[self._node + 1]] - running[first[self._node + 1] - self._out]
+        arriving = np.sort(np.concatenate((load, unplaced)))
+        self._in_bottom = np.concatenate(([0.0], np.cumsum(arriving)))
+        self._in_top = np.concatenate(([0.0], np.cumsum(arriving[::-1])))
+        self._base = problem.node_loads(problem.home)[self._node]
+        self._capacity = problem.capacity[self._node]
+        self._removing = problem.removing[self._node]
+        self._slack = 1e-11 * max(1.0, float(problem.load.sum()))
+        carried = np.sort(load)[len(load) - self._budget :]
+        self._scale = 1 / max(1e-9, float(carried.mean()) if len(carried) else 0.0)  # moves per unit of load
+        self._hint = (0.5, 0.0)  # multipliers that refuted the last trial often refute the next
+
+    @staticmethod
+    def entries(problem: BalanceProblem, first: Ints) -> int:
+        """Number of pairs (node, moves out) that each trial examines."""
+        count = np.diff(first)
+        most = count if problem.max_migrations is None else np.minimum(count, problem.max_migrations)
+        return int(most.sum()) + len(count)
+
+    def refute(self, d: float) -> bool:
+        """Whether no plan within the budget of migrations has load distance `d`."""
+        low = (self._problem.mean - d) * self._capacity
+        high = (self._problem.mean + d) * self._capacity
+        arrivals = np.searchsorted(self._in_top, low - self._base + self._out_bottom - self._slack)
+        arrivals = np.where(self._removing, 0, arrivals)
+        missing = arrivals >= len(self._in_top)
+        arrivals = np.minimum(arrivals, len(self._in_top) - 1)
+        brought = self._in_bottom[arrivals]
+        impossible = missing | (brought > high - self._base + self._out_top + self._slack)
+        if np.bitwise_and.reduceat(impossible, self._start).any():
+            return True
+        given = self._out_top - brought
+        given = np.where(self._removing, given, np.minimum(given, self._base - low)) + self._slack
+        possible = ~impossible
+        start = np.searchsorted(np.flatnonzero(possible), self._start)
+        relaxed = (self._out[possible], arrivals[possible], given[possible], start)
+        return self._search_multipliers(relaxed)
+
+    def _search_multipliers(self, relaxed: tuple[Ints, Ints, Floats, Ints]) -> bool:
+        """Whether some (lam, mu) violates the inequality; `relaxed` = a, b(a), net(a), first entry per node."""
+        out, arrivals, given, start = relaxed
+        limit = 1e-9 * max(1, self._budget)
+
+        def surplus(lam: float, mu: float) -> float:
+            least = np.minimum.reduceat(lam * out + (1 - lam) * arrivals - mu * given, start).sum()
+            return float(least - self._budget - (1 - lam) * self._unplaced - mu * self._unplaced_load)
+
+        if surplus(*self._hint) > limit:
+            return True
+        best = (-np.inf, 0.5, 0.0)
+        for lam in (0.0, 0.25, 0.5, 0.75, 1.0):
+            for factor in (0.0, 0.3, 0.5, 0.7, 0.85, 1.0, 1.2):
+                best = max(best, (surplus(lam, factor * self._scale), lam, factor * self._scale))
+                if best[0] > limit:
+                    self._hint = best[1:]
+                    return True
+        lam_step, mu_step = 0.12, 0.15 * self._scale
+        for _ in range(PATTERN_STEPS):
+            value, lam, mu = best
+            around = ((lam + lam_step, mu), (lam - lam_step, mu), (lam, mu + mu_step), (lam, mu - mu_step))
+            trials = [(surplus(*pair), *pair) for pair in around if 0 <= pair[0] <= 1 and pair[1] >= 0]
+            best = max(best, *trials)
+            if best[0] > limit:
+                self._hint = best[1:]
+                return True
+            if best[0] <= value:
+                lam_step, mu_step = lam_step / 2, mu_step / 2
+        return False
 
 
 class Transfers:

@@ -6,6 +6,12 @@ heaviest first, to the least loaded nodes.
 
 The least d that the budgets can pay for is found by bisection.  There the packing may fail, so plans for somewhat
 larger d are made as well, which need fewer moves.
+
+Then the nodes that key groups have come to are levelled, by distributing these key groups again between two nodes at a
+time.  A budget that is just enough for the deficits leaves no load over: then the nodes below the band must share what
+arrives almost evenly.  Placing the heaviest first on the least loaded node is off by half a key group.  Here the least
+loaded of these nodes and another one put together what has come to them, and take the division that is closest to equal
+deviations, out of all.  What has moved already costs nothing more wherever it goes.
 """
 
 from collections.abc import Iterator
@@ -13,21 +19,75 @@ from dataclasses import replace
 
 import numpy as np
 
-from trimtab_models.balance.bound import Conditions
+from trimtab_models.balance.bound import Conditions, relative_prices
 from trimtab_models.balance.construct import packed
-from trimtab_models.balance.knapsack import relative_prices
-from trimtab_models.balance.leveling import levelled
-from trimtab_models.balance.losses import LARGEST, LeavingSets
-from trimtab_models.balance.pieces import Excesses, is_affordable
+from trimtab_models.balance.evaluate import slack
+from trimtab_models.balance.losses import LARGEST, Excesses, LeavingSets, is_affordable
 from trimtab_models.balance.problem import BalanceProblem, Bools, Floats, Ints
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
 
+POOL = 12  # most key groups that two nodes distribute anew: 2^POOL divisions
+PARTNERS = 16  # most loaded ones that are tried
+ROUNDS = 64
+GAIN_PP = 0.005
 MARGINS_PP = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
 MIXTURES = (0.5, 0.2, 0.8)  # shares of the budget of migrations
 PACKING = 0.5  # of the largest key group
 AMPLE = 2.5  # times the load that must move: so much may be chosen from
 AMPLE_PP, NEAR_PP = 0.05, 0.02
 BISECTIONS = 14
+
+
+def levelled(problem: BalanceProblem, allocation: Ints, stop: StopRule) -> Ints:
+    """(K,) `allocation` with the key groups that are away from home divided anew between the nodes that they are on.
+
+    It ends when none of these nodes decides the load distance.  Limits are kept where `allocation` keeps them.
+    """
+    plan, deviations = allocation.copy(), problem.deviations(allocation)
+    away = np.flatnonzero((plan != problem.home) & problem.movable)
+    receivers = np.flatnonzero(np.bincount(plan[away], minlength=len(deviations)))
+    for _ in range(ROUNDS):
+        if len(receivers) < 2 or stop():
+            break
+        lowest = int(receivers[deviations[receivers].argmin()])
+        if -deviations[lowest] < max(float(deviations.max()), float(-deviations[problem.kept].min())):
+            break  # another node decides the load distance
+        for other in receivers[np.argsort(-deviations[receivers], kind="stable")][:PARTNERS].tolist():
+            if other != lowest and _divide(problem, plan, deviations, away, lowest, other):
+                break
+        else:
+            break
+    return plan
+
+
+def _divide(problem: BalanceProblem, plan: Ints, deviations: Floats, away: Ints, low: int, high: int) -> bool:
+    """Divide what has come to two nodes anew, if that lifts the lower one; changes `plan` and `deviations`."""
+    pool = away[(plan[away] == low) | (plan[away] == high)]
+    pool = pool[np.argsort(-problem.load[pool], kind="stable")][:POOL]
+    sums = np.zeros(1)
+    for load in problem.load[pool].tolist():
+        sums = np.concatenate((sums, sums + load))
+    here, there = problem.capacity[low], problem.capacity[high]
+    at_low, total = plan[pool] == low, float(problem.load[pool].sum())
+    base = deviations[low] - problem.load[pool[at_low]].sum() / here
+    beyond = deviations[high] - problem.load[pool[~at_low]].sum() / there
+    lower = np.minimum(base + sums / here, beyond + (total - sums) / there)
+    best = int(lower.argmax())
+    if lower[best] <= deviations[low] + GAIN_PP:
+        return False
+    stays = (best >> np.arange(len(pool))) & 1 == 1
+    trial = plan.copy()
+    trial[pool] = np.where(stays, low, high)
+    if problem.allowed is not None and not problem.allowed.may(pool, trial[pool]).all():
+        return False
+    if len(problem.limit):
+        used, limit = problem.usages(trial), problem.limit + slack(problem)
+        if (used > np.maximum(limit, problem.usages(plan))).any():
+            return False
+    plan[:] = trial
+    deviations[low] = base + sums[best] / here
+    deviations[high] = beyond + (total - sums[best]) / there
+    return True
 
 
 def plans_by_price(

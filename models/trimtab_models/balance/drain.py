@@ -19,7 +19,7 @@ import numpy as np
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints
 from trimtab_models.balance.tabu import Band
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
 
 TRIES = 8  # substitutes examined per move, since prices and limits may exclude the first ones
 

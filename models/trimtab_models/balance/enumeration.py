@@ -14,7 +14,7 @@ import numpy as np
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.exact import everywhere
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
 
 PAIRS = 600  # most pairs of a key group and a node
 FEW_CELLS, CELLS = 250_000, 4_000_000  # (partial plan, node) pairs examined per band

@@ -13,9 +13,9 @@ from itertools import pairwise
 import numpy as np
 
 from trimtab_models.balance.evaluate import slack
-from trimtab_models.balance.pieces import by_node
+from trimtab_models.balance.losses import by_node
 from trimtab_models.balance.problem import BalanceProblem, Floats, Ints
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
 
 MOST_BUDGETS = 2  # migrations and bytes
 

@@ -5,6 +5,8 @@ allocation.  The second start matters for tight budgets, for which a plan is bet
 nothing, tabu search (`tabu.py`) continues from their result.  Up to `WHOLE_NODES` nodes, one search sees the whole
 cluster. Above, the nodes are distributed by deviation into groups of about `GROUP_NODES` with similar totals, and every
 group outside the band is repaired on its own.
+
+In the end unnecessary moves are removed, without making the balance worse.
 """
 
 from dataclasses import dataclass
@@ -12,11 +14,11 @@ from enum import Enum
 
 import numpy as np
 
-from trimtab_models.balance.evaluate import BalanceScore, evaluate
-from trimtab_models.balance.problem import BalanceProblem, Floats, Ints
+from trimtab_models.balance.evaluate import BalanceScore, evaluate, slack
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints
 from trimtab_models.balance.tabu import EPSILON_PP, Band, Search, SearchState
 from trimtab_models.balance.trades import Trader
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
 
 WHOLE_NODES = 120
 GROUP_NODES = 40
@@ -244,3 +246,41 @@ def improve_second_side(improver: Improver, plan: Improved, effort: Effort, tole
     if side.of(plan.score) <= tolerance:
         return plan
     return improver.lower(plan.allocation, side, 0.0, tolerance, effort)
+
+
+def trim(problem: BalanceProblem, allocation: Ints, band: Band, stop: StopRule, *, returning: bool) -> Ints:
+    """(K,) `allocation` with moved key groups sent home, most expensive first, while every node stays inside `band`.
+
+    With `returning` False nothing goes back to a draining node.
+    """
+    trimmed = allocation.copy()
+    away = np.flatnonzero((allocation != problem.home) & (problem.home != UNPLACED))
+    if not returning:
+        away = away[~problem.to_leave(problem.home)[away]]
+    away = away[np.lexsort((problem.load[away], -problem.cost_bytes[away]))]
+    deviations = problem.deviations(allocation).tolist()
+    used, limit = problem.usages(allocation), problem.limit + slack(problem)
+    least, capacity = np.where(problem.removing, -np.inf, -band.under).tolist(), problem.capacity.tolist()
+    places = zip(*(row[away].tolist() for row in (allocation, problem.home, problem.load)), strict=True)
+    for key_group, (source, home, load) in zip(away.tolist(), places, strict=True):
+        if stop():
+            break
+        left = deviations[source] - load / capacity[source]
+        filled = deviations[home] + load / capacity[home]
+        if left < least[source] or filled > band.over or not problem.may(key_group, home):
+            continue
+        if len(limit):
+            usage = used[:, home] + problem.usage_on(key_group, home)
+            if (usage > limit[:, home]).any():
+                continue
+            used[:, home] = usage
+            used[:, source] -= problem.usage_on(key_group, source)
+        trimmed[key_group] = home
+        deviations[source], deviations[home] = left, filled
+    return trimmed
+
+
+def held(score: BalanceScore, goal: float, tolerance: float) -> Band:
+    """The band that the third objective must keep: load distance up to `goal`, other side up to `tolerance`."""
+    tight, loose = max(score.load_distance, goal), max(min(score.over, score.under), min(goal, tolerance))
+    return Band(under=loose, over=tight) if score.over >= score.under else Band(under=tight, over=loose)

@@ -1,4 +1,4 @@
-"""Bound by prices of loads: the Lagrangian dual of a budget, with a knapsack per node.
+"""Bound and plans by prices of loads: the Lagrangian dual of a budget, with a knapsack per node.
 
 Theory.  What leaves nodes comes to nodes, load by load.  Let pi be any function of the load of a key group.  A node
 that gives up key groups pays their prices and gets pi of each; one that receives a key group pays pi of it.  In a plan
@@ -13,17 +13,33 @@ sum is always one of the two grid points next to t.)
 What a node loses is a knapsack on a finer grid, with loads rounded to the nearest step; the band is widened by the sum
 of the roundings.  The grid ends at what a node has reason to lose.  For larger losses a simpler limit holds: the least
 price of divisible key groups, and the least that arrivals can cost per load (`_Tail`).
+
+The prices at which the nodes pay most are found by cutting planes, a linear program and a trust region.  At any prices
+a node pays at most what one of its choices costs: the price of the key groups that it gives, plus the prices of what it
+receives, less those of what it gives.  So every choice seen is a linear upper limit of what its node pays, and the
+prices that maximise the sum of these limits are the ones to try next.  They stay near the best prices so far, because
+far from them the limits say little.  The first ones are equal for all loads: a share of a move, which is halved while
+the nodes pay more for it.
+
+The dual of the linear program is a mixture of choices, in which as many key groups of each load leave nodes as arrive.
+Nearly all nodes have a single choice in it; for the others one is drawn.  The key groups that nodes give up in this way
+are packed onto the least loaded nodes, and then distributed anew by a tabu search, in which nothing else moves.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from trimtab_models.balance.losses import NOTHING, Sets
-from trimtab_models.balance.pieces import Pieces
+from trimtab_models.balance.bound import relative_prices
+from trimtab_models.balance.construct import packed
+from trimtab_models.balance.evaluate import evaluate
+from trimtab_models.balance.losses import NOTHING, Pieces, Sets, is_affordable
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints
+from trimtab_models.balance.tabu import Band, Search, SearchState
+from trimtab_models.solving import Deadline, StopRule
 
 LONGEST = 20  # most times that what arrives may need more steps than what leaves
 MOST_WORK = 40_000_000  # key groups x cells
@@ -33,6 +49,20 @@ KNOTS = 16
 BARRED = 1e9  # a price that nobody pays; the budget is 1
 ROUNDING = 1e-9
 BISECTIONS = 12
+_Key = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]  # node, given, received
+
+RADIUS = 0.1  # of a median price of a move: how far the next prices may be from the best ones, at first
+SMALLEST = 1 / 32  # share of a median price of a move in the first prices
+NEAREST, FARTHEST = 0.25, 100.0  # times that, later
+HOLDS = 0.5  # least share of the gain promised by the limits for which the trust region grows
+LARGEST_PRICE = 1e3  # price, in budgets
+LEAST_WEIGHT = 1e-9
+MOST_KEY_GROUPS = 10_000  # key groups; beyond, a step takes too long
+STEPS, PLAN_STEPS = 60, 15  # most for the bound, and for the plans of a trial distance
+ENOUGH = 5e-4  # of the budget
+HOPE = 20.0  # times the gain that is possible near the best prices: more is hardly possible farther away
+DRAWN = 4
+SEARCH_STEPS, PATIENCE = 400, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,3 +301,236 @@ def _sliding_least(values: Floats, width: int) -> Floats:
         least[:-step] = np.minimum(least[:-step], least[step:])
         done += step
     return least
+
+
+class Ascent:
+    """The prices of one relaxation, tried one after the other."""
+
+    def __init__(self, relaxation: Relaxation, before: "Ascent | None") -> None:
+        """Begins with the best prices of `before`, if given."""
+        from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]  # (slow to load)
+
+        self._units = relaxation.units()
+        self._knots: Floats = np.asarray(relaxation.knots * relaxation.width, np.float64)
+        self._offered = relaxation.offered @ self._units.T
+        self._unplaced = self._units @ relaxation.unplaced
+        self._solver = solver = pywraplp.Solver.CreateSolver("GLOP")
+        self._prices = [solver.NumVar(0.0, 0.0, "") for _ in self._knots]
+        self._paid = [solver.NumVar(-LARGEST_PRICE, LARGEST_PRICE, "") for _ in relaxation.cells]
+        self._go_on, self._from_scratch = (pywraplp.MPSolverParameters() for _ in range(2))
+        incrementality = pywraplp.MPSolverParameters.INCREMENTALITY
+        self._from_scratch.SetIntegerParam(incrementality, pywraplp.MPSolverParameters.INCREMENTALITY_OFF)
+        objective = solver.Objective()
+        objective.SetMaximization()
+        for variable in self._paid:
+            objective.SetCoefficient(variable, 1.0)
+        for variable, number in zip(self._prices, self._unplaced.tolist(), strict=True):
+            objective.SetCoefficient(variable, -number)
+        self._rows: dict[_Key, tuple[Any, Choice]] = {}  # with the row of the linear program
+        move = float(np.median(relaxation.price)) or 1.0
+        self._opening = before is None
+        self._best = self._trial = before.at(self._knots) if before is not None else np.full(len(self._knots), move)
+        self._first_radius = self._radius = RADIUS * move
+        self._smallest = SMALLEST * move
+        self._solved = False
+        self._limit, self.value = np.inf, -np.inf  # what the nodes pay at the best prices
+
+    @property
+    def gain(self) -> float:
+        """By how much the nodes may at most pay more than at the best prices, at prices near these."""
+        return float(self._limit - self.value)
+
+    def prices(self) -> Floats:
+        """(classes,) the prices to try next."""
+        prices: Floats = self._trial @ self._units
+        return prices
+
+    def at(self, load: Floats) -> Floats:
+        """(X,) the best prices so far of key groups with `load` (X,)."""
+        prices: Floats = np.interp(load, np.append(0.0, self._knots), np.append(0.0, self._best))
+        return prices
+
+    def restart(self) -> None:
+        """The trial distance has grown.  It never falls: the choices seen must still be possible."""
+        self._limit, self.value = np.inf, -np.inf
+
+    def learn(self, choices: list[Choice], stop: StopRule) -> None:
+        """Take note of the nodes' `choices` at `prices`, and choose the next."""
+        paid = sum(choice.paid for choice in choices) - float(self._unplaced @ self._trial)
+        for node, choice in enumerate(choices):
+            self._note(node, choice)
+        if self._opening:
+            self._opening = paid > self.value and float(self._trial[0]) > self._smallest
+            if paid > self.value:
+                self._best, self.value = self._trial, paid
+            if self._opening:
+                self._trial = 0.5 * self._trial
+                return
+        elif paid > self.value:
+            if paid - self.value > HOLDS * self.gain:
+                self._radius = min(2 * self._radius, FARTHEST * self._first_radius)
+            self._best, self.value = self._trial, paid
+        else:
+            self._radius = max(0.5 * self._radius, NEAREST * self._first_radius)
+        for variable, price in zip(self._prices, self._best.tolist(), strict=True):
+            variable.SetBounds(price - self._radius, price + self._radius)
+        self._solved, self._limit = self._solve(stop), self.value
+        if self._solved:
+            self._limit = max(self.value, self._solver.Objective().Value())
+            self._trial = np.array([variable.solution_value() for variable in self._prices])
+
+    def _solve(self, stop: StopRule) -> bool:
+        """Solve the linear program, from scratch if going on from the last solution fails."""
+        for parameters in (self._go_on, self._from_scratch):
+            if isinstance(stop, Deadline):
+                self._solver.SetTimeLimit(max(1, int(1000 * stop.left_wall_s())))
+            if self._solver.Solve(parameters) == self._solver.OPTIMAL:
+                return True
+            if stop():
+                break
+        return False
+
+    def _note(self, node: int, choice: Choice) -> None:
+        key = (node, choice.given, choice.received)
+        if key in self._rows:
+            return
+        slope = -self._offered[list(choice.given)].sum(axis=0)
+        for load, number in choice.received:
+            slope += number * self._units[:, load]
+        row = self._solver.Constraint(-self._solver.infinity(), choice.price)
+        row.SetCoefficient(self._paid[node], 1.0)
+        for variable, number in zip(self._prices, slope.tolist(), strict=True):
+            row.SetCoefficient(variable, -number)
+        self._rows[key] = row, choice
+
+    def mixture(self) -> list[list[tuple[float, Choice]]]:
+        """For each node the choices of the mixture, with their weights; none if the linear program was not solved."""
+        found: list[list[tuple[float, Choice]]] = [[] for _ in self._paid]
+        if not self._solved:
+            return found
+        for (node, _, _), (row, choice) in self._rows.items():
+            if (weight := abs(row.dual_value())) > LEAST_WEIGHT:
+                found[node].append((weight, choice))
+        return found
+
+
+ROUNDS = (
+    (Detail(cells=1_000, classes=40, knots=8), (0.05, 0.15, 0.3)),
+    (Detail(cells=4_000, classes=160, knots=32), (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8)),
+)  # with the trial distances for plans, in pp above the bound
+
+
+def plans_by_load_prices(
+    problem: BalanceProblem, proven: float, reached: float, random: np.random.Generator, stop: StopRule
+) -> Iterator[tuple[float, Ints]]:
+    """Lower bounds (pp), never falling from `proven` on, each with a plan (K,), which may not be allowed.
+
+    `reached` = the load distance of the best plan so far.  Where there is no budget of bytes, only bounds, each with
+    the allocation at home.  None without a budget, or if the problem is large.
+    """
+    movable = problem.load[problem.movable & (problem.home != UNPLACED)]
+    if len(problem.load) > MOST_KEY_GROUPS or movable.max(initial=0.0) <= NOTHING:
+        return
+    farthest, bounding = reached, problem.max_cost_bytes is None  # search finds better plans for a number of migrations
+    rounds = ROUNDS[-1:] if bounding else ROUNDS
+    relaxations = [Relaxation(problem, price, farthest, rounds[0][0]) for price in _prices(problem)]
+    if not relaxations:
+        return
+    relaxation = max(relaxations, key=lambda one: one.at(np.zeros(one.classes)).paid(proven))
+    ascent: Ascent | None = None
+    drawing = _Drawing(problem, random, stop)
+    for detail, margins in rounds:
+        if detail is not relaxation.detail:
+            relaxation = Relaxation(problem, relaxation.price_of, farthest, detail)
+        ascent = Ascent(relaxation, ascent)
+        proven = _proven(relaxation, ascent, proven, reached, stop)
+        yield proven, problem.home
+        for margin in () if bounding else margins:
+            d = proven + margin
+            if d >= reached or stop():
+                break
+            _climb(relaxation, ascent, d, stop)
+            for plan in drawing.plans(relaxation, ascent, d):
+                score = evaluate(problem, plan)
+                reached = min(reached, score.load_distance) if score.allowed else reached
+                yield proven, plan
+                if stop() or reached <= proven:
+                    return
+
+
+def _prices(problem: BalanceProblem) -> list[Floats]:
+    """Prices (K,) of moves of which no plan pays more than 1; none if no budget binds."""
+    if problem.max_cost_bytes is not None or not len(problem.prices):
+        return list(relative_prices(problem))
+    return [problem.prices[0] / max(1.0, float(problem.allowances[0]))]
+
+
+def _proven(relaxation: Relaxation, ascent: Ascent, proven: float, reached: float, stop: StopRule) -> float:
+    """The farthest distance from `proven` to `reached` that is refuted."""
+    trial = proven
+    for _ in range(STEPS):
+        if stop() or proven >= reached:
+            break
+        priced = relaxation.at(ascent.prices())
+        if priced.paid(trial) > 1 + ROUNDING:
+            proven, trial = priced.refuted(trial, reached)
+            ascent.restart()
+        ascent.learn(priced.choices(trial), stop)
+        if ascent.gain < ENOUGH or ascent.value + HOPE * ascent.gain < 1:
+            break
+    return proven
+
+
+def _climb(relaxation: Relaxation, ascent: Ascent, d: float, stop: StopRule) -> None:
+    """Look for the prices at which nodes pay most for a load distance of `d`."""
+    ascent.restart()
+    for _ in range(PLAN_STEPS):
+        if stop():
+            break
+        ascent.learn(relaxation.at(ascent.prices()).choices(d), stop)
+        if ascent.gain < ENOUGH:
+            break
+
+
+class _Drawing:
+    """Draws plans from mixtures of choices."""
+
+    def __init__(self, problem: BalanceProblem, random: np.random.Generator, stop: StopRule) -> None:
+        self._problem, self._random, self._stop = problem, random, stop
+        self._seen: set[bytes] = set()
+
+    def plans(self, relaxation: Relaxation, ascent: Ascent, d: float) -> Iterator[Ints]:
+        """(K,) plans from the mixture of `ascent` for a load distance of `d`."""
+        problem, mixture = self._problem, ascent.mixture()
+        for _ in range(DRAWN):
+            chosen = relaxation.pieces.key_groups[self._drawn(mixture)]
+            if chosen.tobytes() in self._seen or not is_affordable(problem, chosen):
+                continue
+            self._seen.add(chosen.tobytes())
+            plan = packed(problem, problem.home, chosen)
+            yield plan
+            if not (plan == UNPLACED).any():
+                yield self._distributed(plan, d)
+
+    def _drawn(self, mixture: list[list[tuple[float, Choice]]]) -> Ints:
+        given: list[int] = []
+        for choices in mixture:
+            total = sum(weight for weight, _ in choices)
+            rest = total * float(self._random.random())
+            for weight, choice in choices:
+                rest -= weight
+                if rest <= 0:
+                    given += choice.given
+                    break
+        return np.array(sorted(given), np.int64)
+
+    def _distributed(self, plan: Ints, d: float) -> Ints:
+        """`plan` with the key groups that are away from home on other nodes, if these can reach `d` by it."""
+        problem = self._problem
+        settled = replace(
+            problem, home=plan, pinned=(plan == problem.home) | ~problem.movable, max_migrations=None,
+            max_cost_bytes=None,
+        )  # fmt: skip
+        search = Search(SearchState(settled, plan), Band(under=d, over=d), self._random)
+        search.run(PATIENCE, SEARCH_STEPS, self._stop)
+        return search.best_at

@@ -19,14 +19,12 @@ from trimtab_models.balance.construct import affordable, place_unplaced
 from trimtab_models.balance.drain import alerts
 from trimtab_models.balance.evaluate import evaluate, slack
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Ints
-from trimtab_models.balance.result import BalanceResult
-from trimtab_models.solving.outcome import PlanStatus
-from trimtab_models.solving.stop import StopRule, part_of
+from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult
+from trimtab_models.solving import PlanStatus, StopRule, part_of
 
 ATTEMPTS = 6
 ATTEMPT_SHARE = 0.6
 """Of the time that is left, for an attempt that may leave too many key groups in one place."""
-OPTIMAL_PP = 0.01  # as in the file contract
 ROUNDING_PP = 1e-9
 
 Search = Callable[[BalanceProblem, StopRule], BalanceResult]
@@ -105,5 +103,4 @@ def _judged(problem: BalanceProblem, result: BalanceResult, stop: StopRule, *, c
         score=score,
         lower_bound=bound,
         alerts=alerts(problem, result.allocation, max(score.load_distance, problem.max_load_distance)),
-        reversed_in_flight=tuple(np.flatnonzero(changed & problem.in_flight).tolist()),
     )

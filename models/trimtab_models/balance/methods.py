@@ -3,17 +3,12 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from trimtab_models.balance.encode import BALANCE_RESULT, describe_alert, encode_result
-from trimtab_models.balance.host_documents import limits_in
-from trimtab_models.balance.hosts import solve_on_hosts
-from trimtab_models.balance.params import BalanceParams
+from trimtab_models.balance.hosts import limits_in, solve_on_hosts
 from trimtab_models.balance.problem import BalanceProblem, problem_of
-from trimtab_models.balance.result import BalanceResult
-from trimtab_models.balance.solve import solve, solve_flux
-from trimtab_models.instances import BalanceInstance, parse_snapshot
-from trimtab_models.solving.methods import PlanDocument, SolveMethod
-from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.balance.result import BALANCE_RESULT, BalanceResult, describe_alert, encode_result
+from trimtab_models.balance.solve import BalanceParams, solve, solve_flux
+from trimtab_models.instances.snapshot import BalanceInstance, parse_snapshot
+from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
 
 
 def _method(name: str, text: str, solver: Callable[..., BalanceResult | Infeasible]) -> SolveMethod:

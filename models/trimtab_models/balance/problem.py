@@ -2,32 +2,75 @@
 
 Loads are in percent of a node of capacity 1.  Deviations and load distances are in percentage points (pp) of the
 node's own capacity: `load_i / c_i - mean`.  An *allocation* is an int array: key group -> node.
+
+Rules say which nodes key groups may be on.  Key groups with the same nodes form a *class*.  A key group may stay where
+it is, whatever its class says: nobody can be infeasible because of where it is now.  It does not come back once it has
+left a node that it may not be on.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_models.balance.allowed import AllowedNodes
-from trimtab_models.instances import BalanceInstance
-from trimtab_models.solving.spared import Places, Spared, joined, usage_on
+from trimtab_models.instances.snapshot import BalanceInstance
+from trimtab_models.spared import Places, Spared, joined, usage_on
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 UNPLACED = -1
+FREE = -1
+"""The class of key groups that may be on any node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AllowedNodes:
+    """C classes of K key groups on N nodes.  Nobody writes to the arrays."""
+
+    class_of: Ints  # (K,)
+    nodes: Bools  # (C, N)
+
+    def __post_init__(self) -> None:
+        if len(self.class_of) and not 0 <= self.class_of.min() <= self.class_of.max() < len(self.nodes):
+            raise ValueError("class_of must name rows of nodes")
+
+    def may(self, key_groups: Places, nodes: Places) -> Bools:
+        """Whether these key groups may come to these nodes, for both broadcast together."""
+        found: Bools = self.nodes[self.class_of[key_groups], nodes]
+        return found
+
+    def part(self, key_groups: Ints, nodes: Ints) -> "AllowedNodes":
+        """Of these key groups and nodes alone, numbered by their positions here."""
+        return AllowedNodes(class_of=self.class_of[key_groups], nodes=self.nodes[:, nodes])
+
+    def merged(self, of: Ints, count: int) -> "AllowedNodes":
+        """For `count` sets of key groups, of which `of` (K,) names the one of each: nodes that all members may be on.
+
+        No set is empty.
+        """
+        classes = max(1, len(self.nodes))
+        which, of_class = np.divmod(np.unique(of * classes + self.class_of), classes)
+        class_of = np.zeros(count, np.int64)
+        class_of[which] = of_class
+        several = np.bincount(which, minlength=count)[which] > 1
+        mixed, first = np.unique(which[several], return_index=True)
+        if not len(mixed):
+            return AllowedNodes(class_of=class_of, nodes=self.nodes)
+        class_of[mixed] = len(self.nodes) + np.arange(len(mixed))
+        common = np.logical_and.reduceat(self.nodes[of_class[several]], first)
+        return AllowedNodes(class_of=class_of, nodes=np.concatenate((self.nodes, common)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BalanceProblem:
     """K key groups on N nodes with R limited resources.  Nobody writes to the arrays.
 
-    `home` = the node that a key group is on, or is already moving to (`in_flight`), or UNPLACED.  Moving a key group
-    away from home costs one migration and `cost_bytes`; placing an unplaced one costs nothing.  `removing` marks the
-    draining nodes: they may lose key groups but not receive any.  `spared` = what key groups use less on certain nodes.
+    `home` = the node that a key group is on, or UNPLACED.  Moving a key group away from home costs one migration and
+    `cost_bytes`; placing an unplaced one costs nothing.  `removing` marks the draining nodes: they may lose key groups
+    but not receive any.  `spared` = what key groups use less on certain nodes.
     `allowed` = where key groups may go; None = anywhere.  `evicted` = those that are to leave their home, because they
     may not be there; None = no one is.
     """
@@ -36,7 +79,6 @@ class BalanceProblem:
     cost_bytes: Floats  # (K,)
     home: Ints  # (K,)
     pinned: Bools  # (K,)
-    in_flight: Bools  # (K,)
     capacity: Floats  # (N,)
     removing: Bools  # (N,)
     usage: Floats  # (R, K)
@@ -88,6 +130,19 @@ class BalanceProblem:
                 allowances.append(float(allowance))
         object.__setattr__(self, "prices", np.array(rows).reshape(len(rows), len(self.load)))
         object.__setattr__(self, "allowances", np.array(allowances))
+
+    @classmethod
+    def plain(cls, *, load: Floats, home: Ints, capacity: Floats, **more: Any) -> "BalanceProblem":
+        """Without pins, draining nodes and limits, each key group at a cost of one byte; other fields in `more`."""
+        key_groups, nodes = len(load), len(capacity)
+        fields: dict[str, Any] = {
+            "cost_bytes": np.ones(key_groups),
+            "pinned": np.zeros(key_groups, np.bool_),
+            "removing": np.zeros(nodes, np.bool_),
+            "usage": np.zeros((0, key_groups)),
+            "limit": np.zeros((0, nodes)),
+        }
+        return cls(load=load, home=home, capacity=capacity, **fields | more)
 
     @property
     def kept(self) -> Bools:
@@ -161,21 +216,10 @@ def infeasible(problem: BalanceProblem) -> str | None:
     return None
 
 
-def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = None) -> BalanceProblem:
-    """The arrays of `instance`, in its order of nodes and key groups.
-
-    `in_flight` = key group -> destination, for moves that have not ended.  Such a key group counts at its destination
-    and costs nothing there.  Limits of hosts are left out: see `host_documents.limits_in`.  Raises KeyError for an
-    unknown id.
-    """
+def problem_of(instance: BalanceInstance) -> BalanceProblem:
+    """The arrays of `instance`, in its order, without the limits of hosts: those are in `hosts.limits_in`."""
     node_at = {node.id: position for position, node in enumerate(instance.nodes)}
     home = np.array([UNPLACED if k.node is None else node_at[k.node] for k in instance.key_groups], np.int64)
-    moving = np.zeros(len(home), np.bool_)
-    if in_flight:
-        key_group_at = {key_group.id: position for position, key_group in enumerate(instance.key_groups)}
-        for key_group, destination in in_flight.items():
-            home[key_group_at[key_group]] = node_at[destination]
-            moving[key_group_at[key_group]] = True
     hosts = instance.named_hosts().names
     resources = sorted({resource for node in instance.nodes for resource in node.limits} - hosts)
     limit = [[node.limits.get(resource, np.inf) for node in instance.nodes] for resource in resources]
@@ -185,7 +229,6 @@ def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = 
         cost_bytes=np.array([key_group.cost_bytes for key_group in instance.key_groups], np.float64),
         home=home,
         pinned=np.array([key_group.pinned for key_group in instance.key_groups], np.bool_),
-        in_flight=moving,
         capacity=np.array([node.capacity for node in instance.nodes], np.float64),
         removing=np.array([node.removing for node in instance.nodes], np.bool_),
         usage=np.array(usage, np.float64).reshape(len(resources), len(home)),
@@ -199,3 +242,54 @@ def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = 
 def _at_most(budget: int | None, key_groups: int) -> int | None:
     """`budget`, at most the number of key groups: a larger integer might not fit into a float."""
     return None if budget is None else min(budget, key_groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacingRules:
+    """C classes of K key groups, and the nodes that each may be on.  Nobody writes to the arrays.
+
+    `frozen` key groups stay where they are, unless they are unplaced.
+    """
+
+    class_of: Ints  # (K,) or FREE
+    allowed: Bools  # (C, N)
+    frozen: Bools  # (K,)
+
+    def __post_init__(self) -> None:
+        if self.frozen.shape != self.class_of.shape:
+            raise ValueError("every key group needs a class and a frozen flag")
+        if len(self.class_of) and not FREE <= self.class_of.min() <= self.class_of.max() < len(self.allowed):
+            raise ValueError("class_of must name classes")
+
+    def keep(self, allocation: Ints) -> Bools:
+        """(K,) which key groups are on nodes that they may be on; unplaced ones are."""
+        bound = np.flatnonzero((self.class_of != FREE) & (allocation != UNPLACED))
+        kept = np.ones(len(self.class_of), np.bool_)
+        kept[bound] = self.allowed[self.class_of[bound], allocation[bound]]
+        return kept
+
+    def allowed_on(self, key_group: int) -> Bools:
+        """(N,) the nodes that a key group may be on."""
+        which = int(self.class_of[key_group])
+        allowed: Bools = np.ones(self.allowed.shape[1], np.bool_) if which == FREE else self.allowed[which].copy()
+        return allowed
+
+    def applied(self, problem: BalanceProblem) -> BalanceProblem:
+        """`problem` with these rules.
+
+        What is on a barred node is to leave it, if there is a node for it that is not draining.  What is unplaced, and
+        has no such node, may be on any: an outage would be worse.
+        """
+        with_room = np.append(np.logical_or.reduce(self.allowed & problem.kept, axis=1), True)
+        free = (self.class_of == FREE) | ((problem.home == UNPLACED) & ~with_room[self.class_of])
+        evicted = ~self.keep(problem.home) & with_room[self.class_of] & ~self.frozen & ~problem.pinned
+        anywhere = np.ones((1, len(problem.capacity)), np.bool_)
+        return replace(
+            problem,
+            allowed=AllowedNodes(
+                class_of=np.where(free, len(self.allowed), self.class_of),
+                nodes=np.concatenate((self.allowed, anywhere)),
+            ),
+            evicted=evicted if evicted.any() else None,
+            pinned=problem.pinned | (self.frozen & (problem.home != UNPLACED)),
+        )

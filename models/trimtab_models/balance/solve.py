@@ -5,7 +5,7 @@ section 4.3.  We differ in this: instead of a general solver, a combinatorial bo
 it; without the paper's constraint (5), which makes real instances infeasible; draining nodes are emptied by a rule,
 because the paper's lemmas do not hold for indivisible key groups (`drain.py`).
 
-A stage replaces the incumbent (`incumbent.py`) only by a plan that was evaluated from scratch.
+The present allocation is the first incumbent.  A stage replaces it only by a plan that was evaluated from scratch.
 
 While no key group is on a draining node, the load distance of the plan is never above that of Flux, nor above the
 present one.  Otherwise emptying a node may contradict a small load distance, and the rule has priority.  The load
@@ -17,30 +17,29 @@ While the load distance is above `urgent`, a plan with a load distance lower by 
 equal plans, the one that empties more is preferred.  The rule alone, without a search, is always one of them.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from trimtab_models.balance.certify import booleans, certify
-from trimtab_models.balance.construct import construct
-from trimtab_models.balance.core import core_by_bytes, core_of, solve_core
+from trimtab_models.balance.bound import Conditions, lower_bound, stronger_bound
+from trimtab_models.balance.construct import construct, place_unplaced, to_copies
 from trimtab_models.balance.covers import plans_by_price
-from trimtab_models.balance.drain import DrainBuilder, plain_drain
+from trimtab_models.balance.drain import DrainBuilder, alerts, plain_drain
 from trimtab_models.balance.enumeration import CELLS, FEW_CELLS, by_objectives, enumerate_plans, worth_trying
 from trimtab_models.balance.evaluate import evaluate
-from trimtab_models.balance.exact import ExactResult
+from trimtab_models.balance.exact import ExactResult, booleans, certify, core_by_bytes, core_of, solve_core
 from trimtab_models.balance.flux import flux
-from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
-from trimtab_models.balance.incumbent import Incumbent
+from trimtab_models.balance.improve import Effort, Improved, Improver, Side, held, improve_second_side, trim
+from trimtab_models.balance.load_prices import plans_by_load_prices
 from trimtab_models.balance.mending import mended
-from trimtab_models.balance.params import DEFAULT_PARAMS, BalanceParams
-from trimtab_models.balance.priced_plans import plans_by_load_prices
 from trimtab_models.balance.problem import BalanceProblem, Bools, Ints, infeasible
-from trimtab_models.balance.result import BalanceResult, SolveStage
+from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult, SolveStage
 from trimtab_models.balance.tabu import Band
-from trimtab_models.balance.to_copies import to_copies
-from trimtab_models.balance.trim import held, trim
-from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Deadline, StopRule, part_of
+from trimtab_models.solving import Deadline, Infeasible, PlanStatus, StopRule, part_of
 
+FULL_EFFORT = Effort(steps=8_000, steps_per_node=10)
+BRIEF_EFFORT = Effort(steps=600)
+POLISH_EFFORT = Effort(steps=2_000, steps_per_node=1)
 CONSTRUCT_ABOVE_PP = 1e-6  # rounding may refute the bound itself
 CERTIFIED_S = 0.8  # largest share of the time left; later stages need the rest
 LOADING_S, BUILDING_S = 0.5, 5e-5  # seconds to load OR-Tools, and per Boolean of the model
@@ -57,6 +56,87 @@ SEARCH_ON_SHARE = 0.8  # of the time that is left after the search and CP-SAT
 FLUX_SHARE = 0.2  # of the time, where copies matter
 SEARCH_SHARE = 0.6  # of the time, while there are key groups on draining nodes
 WORTH_PP = 1.0  # a load distance lower by this is worth moves that empty no draining node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BalanceParams:
+    """`tolerance` and `urgent` in pp.  A plan within `tolerance` of the bound is not improved further."""
+
+    tolerance: float = OPTIMAL_PP
+    urgent: float = 5.0  # above it, reducing the load distance comes before draining
+    effort: Effort = FULL_EFFORT
+    brief: Effort = BRIEF_EFFORT  # before the reduced problem of a tight budget is tried
+    polish: Effort = POLISH_EFFORT  # for the second side and after draining
+    certify: bool = False  # use CP-SAT at once for small problems; for larger ones all of the time, CP-SAT and search
+
+    def shortest(self, nodes: int) -> Effort:
+        """The brief effort for a cluster of `nodes`, or all of it if that is less."""
+        return min(self.brief, self.effort, key=lambda effort: effort.total(nodes))
+
+
+DEFAULT_PARAMS = BalanceParams()
+
+
+class Incumbent:
+    """The plan `best` with its `score`, from `stage`; `bound` (pp) is proven.  `stayed` = the plan without moves."""
+
+    def __init__(self, problem: BalanceProblem, stop: StopRule, seed: int, params: BalanceParams) -> None:
+        self.best = self.stayed = place_unplaced(problem)
+        self.problem = problem.tolerating(self.best)
+        self.score = evaluate(self.problem, self.best)
+        self.stage, self.steps = SolveStage.STAYED, 0
+        self.conditions = Conditions.of(self.problem)
+        self.bound = lower_bound(self.problem, self.score.load_distance, stop, self.conditions)
+        self.baseline = np.inf  # the load distance of Flux, if it was computed
+        self._seed, self._tolerance = seed, params.tolerance
+        self._bound_raised = False
+
+    def goal(self) -> float:
+        """A load distance that is good enough: within the tolerance of the bound, and not above Flux."""
+        return min(self.bound + self._tolerance * (1 - 1e-6), max(self.bound, self.baseline))
+
+    def raise_bound(self, stop: StopRule) -> None:
+        """Raise the bound by conditions that take time, once."""
+        if not self._bound_raised:
+            self._bound_raised = True
+            self.bound = stronger_bound(self.problem, self.bound, self.score.load_distance, stop, self.conditions)
+
+    def offer(self, allocation: Ints, stage: SolveStage) -> None:
+        """Take `allocation` if it is allowed and has a lower load distance."""
+        score = evaluate(self.problem, allocation)
+        if score.allowed and score.load_distance < self.score.load_distance:
+            self.best, self.score, self.stage = allocation, score, stage
+
+    def adopt(self, allocation: Ints) -> None:
+        """Take `allocation` if it is allowed, whatever its load distance."""
+        score = evaluate(self.problem, allocation)
+        if score.allowed:
+            self.best, self.score = allocation, score
+
+    def take(self, improved: Improved) -> None:
+        """Take the plan of a search, which is no worse."""
+        self.best, self.score = improved.allocation, improved.score
+        self.steps += improved.steps
+
+    def result(self, ceiling: float | None = None) -> BalanceResult:
+        """The incumbent and its proof; with alerts if draining nodes were emptied up to `ceiling`."""
+        problem = self.problem
+        changed = self.best != problem.home
+        status = PlanStatus.FEASIBLE
+        if not changed.any():
+            status = PlanStatus.UNCHANGED
+        elif self.score.load_distance <= self.bound + OPTIMAL_PP:
+            status = PlanStatus.OPTIMAL
+        return BalanceResult(
+            status=status,
+            allocation=self.best,
+            score=self.score,
+            lower_bound=min(self.bound, self.score.load_distance),
+            stage=self.stage,
+            steps=self.steps,
+            seed=self._seed,
+            alerts=() if ceiling is None else alerts(problem, self.best, ceiling),
+        )
 
 
 def solve(

@@ -12,8 +12,8 @@ import numpy as np
 
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
-from trimtab_models.solving.spared import Places, usage_on
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
+from trimtab_models.spared import Places, usage_on
 
 EPSILON_PP = 1e-9
 TENURE = 8  # a moved key group rests for this many steps, up to twice as many

@@ -18,7 +18,7 @@ import numpy as np
 
 from trimtab_models.balance.problem import Bools, Floats, Ints
 from trimtab_models.balance.tabu import EPSILON_PP, Band, SearchState
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
 
 LOOKED_AT = 32  # random key groups of a giver that are tried in swaps; enough for dense differences
 ROUNDS = 60

@@ -7,16 +7,12 @@ instance call `exact.solve_exact`.  The online methods run in deterministic mode
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from trimtab_models.dyndl.list_scheduling import solve_list
-from trimtab_models.dyndl.offline import solve_offline
-from trimtab_models.dyndl.online import WaitingRule
+from trimtab_models.dyndl.offline import solve_list, solve_offline
+from trimtab_models.dyndl.online import OnlineParams, WaitingRule, solve_online
 from trimtab_models.dyndl.problem import problem_of
 from trimtab_models.dyndl.result import SCHEDULE_RESULT, ScheduleResult, encode_schedule
-from trimtab_models.dyndl.simulate import OnlineParams, solve_online
 from trimtab_models.instances.scheduling import SchedulingInstance, parse_scheduling
-from trimtab_models.solving.methods import PlanDocument, SolveMethod
-from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
 
 TEXTS = {
     WaitingRule.NONE: "Baseline: online, an idle core takes a remote task at once.",

@@ -12,7 +12,7 @@ import numpy as np
 
 from trimtab_models.dyndl.problem import TOLERANCE, Bools, Ints, ScheduleProblem, task_ids
 from trimtab_models.instances.scheduling import SchedulingInstance
-from trimtab_models.solving.outcome import PlanStatus
+from trimtab_models.solving import PlanStatus
 
 SCHEDULE_RESULT = {
     "method": "The method that made the schedule.",

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.dyndl.local import NOWHERE
-from trimtab_models.dyndl.offline import solve_offline
+from trimtab_models.dyndl.offline import NOWHERE, solve_offline
 from trimtab_models.dyndl.problem import NO_CORE, TOLERANCE, Bools, Floats, Ints, ScheduleProblem
 from trimtab_models.dyndl.result import is_local
-from trimtab_models.solving.outcome import Infeasible, PlanStatus
-from trimtab_models.solving.stop import Never, StopRule
+from trimtab_models.solving import Infeasible, Never, PlanStatus, StopRule
 
 NOT_FOUND = f"{NO_CORE}: no schedule with a finite makespan was found"
 

@@ -25,8 +25,8 @@ import numpy as np
 
 from trimtab_models.dyndl.problem import TOLERANCE, Bools, Floats, Ints
 from trimtab_models.instances.scheduling import RemoteCost
-from trimtab_models.solving.spared import Places, Spared, usage_on
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
+from trimtab_models.spared import Places, Spared, usage_on
 
 TRIED = 8
 """Of the server that ends last, so many restores are tried in each step: the largest, and the smallest."""
@@ -91,11 +91,10 @@ class TargetsProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Targets:
-    """The worker of each restore, the makespan, that of the given targets, and what no targets can beat."""
+    """The worker of each restore, the makespan, and what no targets can beat."""
 
     worker: Ints  # (T,)
     makespan: float
-    given_makespan: float
     lower_bound: float
 
 
@@ -125,7 +124,6 @@ def choose_targets(problem: TargetsProblem, *, stop: StopRule, operations: int =
     return Targets(
         worker=search.worker,
         makespan=search.makespan,
-        given_makespan=before,
         lower_bound=min(targets_bound(problem), search.makespan),
     )
 

@@ -18,8 +18,8 @@ from enum import Enum
 import numpy as np
 
 from trimtab_models.balance.problem import Bools, Floats, Ints
-from trimtab_models.solving.spared import Spared, usage_on
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
+from trimtab_models.spared import Spared, usage_on
 
 LIGHT_BELOW, HEAVY_FROM = 40.0, 80.0
 ROUNDING = 1e-9  # percent

@@ -8,19 +8,27 @@ A key group that fits nowhere under the threshold, while no node is light, is re
 key group of a lost host cannot stay, so it goes where the balance model puts it, and the result says so.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.construct import place_unplaced
+from trimtab_models.balance.drain import alerts
 from trimtab_models.balance.evaluate import evaluate
-from trimtab_models.balance.params import OPTIMAL_PP
-from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible
-from trimtab_models.balance.result import BalanceResult, SolveStage
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible, problem_of
+from trimtab_models.balance.result import (
+    BALANCE_RESULT,
+    OPTIMAL_PP,
+    BalanceResult,
+    SolveStage,
+    describe_alert,
+    encode_result,
+)
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, NodeLevel, ResourceDemands, level_of, match
-from trimtab_models.solving.outcome import Infeasible, PlanStatus
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.instances.snapshot import BalanceInstance, parse_snapshot
+from trimtab_models.solving import Infeasible, PlanDocument, PlanStatus, SolveMethod, StopRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +120,37 @@ def utilisation(problem: BalanceProblem, allocation: Ints) -> Floats:
 def node_levels(problem: BalanceProblem, allocation: Ints) -> tuple[NodeLevel, ...]:
     """The level of every node."""
     return tuple(level_of(busy) for busy in utilisation(problem, allocation).max(axis=0).tolist())
+
+
+def _planned(instance: BalanceInstance, stop: StopRule, seed: int) -> PlanDocument | Infeasible:
+    problem = problem_of(instance)
+    result = solve(problem, stop=stop, seed=seed)
+    if isinstance(result, Infeasible):
+        return result
+    return PlanDocument(
+        document=encode_result(instance, result.plan, method="elastic"),
+        warnings=tuple(_warnings(instance, problem, result)),
+    )
+
+
+def _warnings(instance: BalanceInstance, problem: BalanceProblem, result: ElasticResult) -> Iterator[str]:
+    why = f"no other node has room for it under {DEFAULT_PARAMS.threshold:.0f} %, and no light one takes it"
+    for key_group in (*result.forced, *result.refused):
+        id_, node = instance.key_groups[key_group].id, instance.nodes[result.plan.allocation[key_group]].id
+        if key_group in result.forced:
+            yield f"key group {id_!r} is put on node {node!r} although it is full: {why}"
+        else:
+            yield f"key group {id_!r} stays on node {node!r}, which is draining: {why}"
+    for alert in alerts(problem, result.plan.allocation, float("inf")):
+        if alert.key_group not in result.refused:
+            yield describe_alert(instance, alert)
+
+
+METHODS: Mapping[str, SolveMethod] = {
+    "elastic": SolveMethod(
+        read=parse_snapshot,
+        solve=_planned,
+        text="Re-places only the key groups of lost and marked nodes, by greedy matching (Elastic Allocator).",
+        result=BALANCE_RESULT,
+    )
+}

@@ -7,7 +7,6 @@ instance, both by machine type; `alpha` is tuples out per tuple in.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trimtab_models.instances.operator_graph import Edge, check_edges, check_total
 from trimtab_models.instances.reading import (
     BadInstance,
     check_amounts,
@@ -24,6 +23,7 @@ from trimtab_models.instances.reading import (
     shown,
     step,
 )
+from trimtab_models.instances.topology import Edge, check_edges, check_total
 
 VERSION = 1
 

@@ -26,8 +26,8 @@ import numpy as np
 
 from trimtab_models.albic.problem import CollocationProblem, problem_of
 from trimtab_models.balance.problem import BalanceProblem, Bools, Floats, Ints
-from trimtab_models.instances import BalanceInstance, MigrationBudget
-from trimtab_models.simulation.moments import Moment
+from trimtab_models.instances.snapshot import BalanceInstance, MigrationBudget
+from trimtab_models.simulation.rounds import Moment
 
 NODE_LOAD = 50.0  # percent, mean of the nodes at the start
 SPREAD = 0.2  # of key-group loads around equal ones
@@ -194,19 +194,8 @@ def _through(job: DriftingJob, weights: Floats) -> tuple[Floats, Floats]:
 
 def problem_at(job: DriftingJob, period: StatisticsPeriod, placement: Ints) -> CollocationProblem:
     """The problem of `period` with key groups at `placement`, measured exactly, without budgets."""
-    size, nodes = job.size, job.nodes
     source, target, _ = job.flows()
-    unloaded = BalanceProblem(
-        load=period.work,
-        cost_bytes=np.ones(size),
-        home=placement,
-        pinned=np.zeros(size, np.bool_),
-        in_flight=np.zeros(size, np.bool_),
-        capacity=np.ones(nodes),
-        removing=np.zeros(nodes, np.bool_),
-        usage=np.zeros((0, size)),
-        limit=np.zeros((0, nodes)),
-    )
+    unloaded = BalanceProblem.plain(load=period.work, home=placement, capacity=np.ones(job.nodes))
     problem = CollocationProblem(
         balance=unloaded,
         operator=np.repeat(np.arange(len(job.operators)), job.key_groups),
@@ -234,17 +223,7 @@ def uneven_cluster(nodes: int, key_groups: int, change_percent: float, seed: int
         touched = random.permutation(own)[: max(1, int(np.ceil(random.uniform(fewest, 1.0) * len(own))))]
         added = (1 if grows else -1) * share * load[own].sum()
         load[touched] *= max(LEAST, 1 + added / load[touched].sum())
-    return BalanceProblem(
-        load=load,
-        cost_bytes=np.ones(key_groups),
-        home=home,
-        pinned=np.zeros(key_groups, np.bool_),
-        in_flight=np.zeros(key_groups, np.bool_),
-        capacity=np.ones(nodes),
-        removing=np.zeros(nodes, np.bool_),
-        usage=np.zeros((0, key_groups)),
-        limit=np.zeros((0, nodes)),
-    )
+    return BalanceProblem.plain(load=load, home=home, capacity=np.ones(nodes))
 
 
 class InvalidSize(ValueError):

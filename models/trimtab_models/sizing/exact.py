@@ -19,7 +19,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from trimtab_models.sizing.problem import Floats, Ints, SizingProblem, max_rate, sustains_start
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
 
 STEP = 1e-5  # relative precision of the proven rate
 UNITS = 10**8  # units per full resource; uses are rounded down, so that proofs are valid

@@ -22,7 +22,7 @@ ROUNDING_PP = 1e-9  # samples closer to the line count as on it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """`cost` (e) in percent per tuple/s, `fixed` (MET) in percent; errors in percentage points of the machine.
+    """`cost` (e) in percent per tuple/s, `fixed` (MET) in percent of the machine.
 
     `accuracy` = 1 - (sum of absolute errors / sum of measured CPU), as a share; `doubted` = number of samples with less
     than full weight.
@@ -32,8 +32,6 @@ class Fit:
     fixed: float
     samples: int
     doubted: int
-    median_error_pp: float
-    largest_error_pp: float
     accuracy: float
 
 
@@ -65,8 +63,6 @@ def fit_coefficients(rates: Sequence[float], cpu: Sequence[float]) -> Fit | NotF
         fixed=float(coefficients[1]),
         samples=len(x),
         doubted=int((weights < 1).sum()),
-        median_error_pp=float(np.median(errors)),
-        largest_error_pp=float(errors.max()),
         accuracy=1 - float(errors.sum()) / total if total else 1.0,
     )
 

@@ -7,9 +7,7 @@ from trimtab_models.instances.reading import BadInstance
 from trimtab_models.instances.sizing import parse_sizing
 from trimtab_models.sizing.problem import SizingProblem, problem_of
 from trimtab_models.sizing.solve import SizingResult, solve, solve_round_robin
-from trimtab_models.solving.methods import PlanDocument, SolveMethod
-from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
 
 HETERO, ROUND_ROBIN = "hetero", "round-robin"
 SIZING_RESULT = {

@@ -7,7 +7,7 @@ finds no room, the first assignment is repeated at half the rate.  The best plan
 import numpy as np
 
 from trimtab_models.sizing.problem import ROUNDING, Floats, Ints, SizingProblem, max_rate, use_of
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.solving import StopRule
 
 LAST_SCALE = 2**20  # ends the search at relative steps of the rate below 1e-6
 HALVINGS = 60

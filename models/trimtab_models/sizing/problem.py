@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_models.instances.operator_graph import MOST_INSTANCES, Edge, topological_order
 from trimtab_models.instances.reading import BadInstance, is_finite
 from trimtab_models.instances.sizing import CostedOperator, SizingInstance
+from trimtab_models.instances.topology import MOST_INSTANCES, Edge, topological_order
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -7,21 +7,220 @@ proven too high for any placement, the problem is infeasible.  The rate of the p
 We differ in this: the paper's one-at-a-time rule often ends far below the optimum, so its plan is only one of several
 starts.  The others follow the fluid relaxation, with few to many instances.  Local search improves each.  If the exact
 model is small, CP-SAT improves the best plan or proves it.  No plan is worse than round robin with its own counts.
+
+The fluid relaxation, with divisible operators, is a bound, and a guide for placements.  In this linear program y(o, c)
+tuples/s of operator o go to the machines of class c, on z(o, c) instances, which may be a fraction.  Every operator has
+at least one instance, every instance has its fixed cost, and none carries more than fills a machine alone.  Every
+placement at its rate is a solution, so the optimum is an upper bound on its rate.
+
+Local search raises the rate, repairs overloaded machines by single steps, and repeats.  The paper's rule adds one
+instance at a time and never removes one, so it can end far below the optimum.  Here a step adds, removes or moves one
+instance, or swaps two, whichever reduces the sum of overshoots most.  If a target cannot be repaired, the raise is
+halved.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.sizing.fluid import Fluid, fluid_relaxation
-from trimtab_models.sizing.improve import Scope, improve
 from trimtab_models.sizing.paper import maximize_throughput, placement_of, round_robin
-from trimtab_models.sizing.problem import Floats, Ints, SizingProblem, max_rate, sustains_start, use_of
-from trimtab_models.solving.outcome import Infeasible, PlanStatus
-from trimtab_models.solving.stop import StopRule
+from trimtab_models.sizing.problem import Bools, Floats, Ints, SizingProblem, max_rate, sustains_start, use_of
+from trimtab_models.solving import Infeasible, PlanStatus, StopRule
 
+SOLVER_TOLERANCE = 1e-7  # relative; GLOP's own is 1e-8
+FIRST_RAISE, LAST_RAISE = 0.25, 1e-5  # relative to the rate
+LEAST_RATE = 1e-3  # relative to the bound: first rate if no rate is known
+FIT = 1e-12  # a smaller overshoot is rounding
 PER_MACHINE = (0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 14, 20)
 OPTIMAL = 2e-5  # relative to the bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fluid:
+    """`bound` on the source rate, negative if not even idle instances fit; `shares` (O, C) of each operator's input."""
+
+    bound: float
+    shares: Floats
+
+
+def fluid_relaxation(problem: SizingProblem) -> Fluid:
+    """The optimum of this program, with its bound raised by the solver's tolerance."""
+    from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]  # (slow to load)
+
+    first = [int(group[0]) for group in problem.classes]
+    scale = _crude_bound(problem)
+    unit = problem.relative * scale  # scales the rate, so that all coefficients are percentages
+    use = problem.per_rate[..., first] * unit[:, None]
+    fixed, capacity = problem.per_instance[..., first], problem.capacity[:, first]
+    most = _most_per_instance(use, capacity[:, None] - fixed)
+    model = mathopt.Model()
+    rate = model.add_variable(lb=0.0)
+    operators, classes = range(len(problem.operators)), range(len(first))
+    share = [[model.add_variable(lb=0.0) for _ in classes] for _ in operators]
+    instances = [[model.add_variable(lb=0.0) for _ in classes] for _ in operators]
+    for operator in operators:
+        model.add_linear_constraint(mathopt.fast_sum(share[operator]) == rate)
+        model.add_linear_constraint(mathopt.fast_sum(instances[operator]) >= 1)
+        for at in classes:
+            model.add_linear_constraint(share[operator][at] <= most[operator, at] * instances[operator][at])
+            if (fixed[:, operator, at] > capacity[:, at]).any():
+                model.add_linear_constraint(instances[operator][at] == 0)
+    for resource in range(len(capacity)):
+        for at in classes:
+            terms = [use[resource, operator, at] * share[operator][at] for operator in operators]
+            terms += [fixed[resource, operator, at] * instances[operator][at] for operator in operators]
+            room = float(len(problem.classes[at]) * capacity[resource, at])
+            model.add_linear_constraint(mathopt.fast_sum(terms) <= room)
+    if problem.max_instances is not None:
+        total = mathopt.fast_sum(each for row in instances for each in row)
+        model.add_linear_constraint(total <= problem.max_instances)
+    model.maximize(rate)
+    result = mathopt.solve(model, mathopt.SolverType.GLOP)
+    if result.termination.reason is not mathopt.TerminationReason.OPTIMAL:
+        return Fluid(bound=-1.0, shares=np.zeros((len(operators), len(first))))
+    reached = result.objective_value()
+    return Fluid(
+        bound=scale * (reached * (1 + SOLVER_TOLERANCE) + SOLVER_TOLERANCE / 100),
+        shares=np.array([[result.variable_values(each) for each in row] for row in share]) / max(reached, 1e-300),
+    )
+
+
+def _most_per_instance(use: Floats, room: Floats) -> Floats:
+    """(O, C) share of the input that fills a machine beside the fixed cost of one instance; at most 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        most = np.where(use > 0, np.maximum(0, room) / use, np.inf).min(axis=0)
+    at_most_all: Floats = np.minimum(most, 1.0)
+    return at_most_all
+
+
+def _crude_bound(problem: SizingProblem) -> float:
+    """Total CPU / least CPU per tuple/s."""
+    return float(problem.capacity[0].sum() / (problem.relative * problem.per_rate[0].min(axis=1)).sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Limits of a search: `instances` and `steps` at most, and no rate above `bound`."""
+
+    instances: int
+    steps: int
+    bound: float
+
+
+def improve(problem: SizingProblem, placement: Ints, scope: Scope, stop: StopRule) -> Ints:
+    """(O, M) a placement that sustains at least the rate of `placement`; unchanged if no better one is found."""
+    best, rate, raised, steps = placement, max_rate(problem, placement), FIRST_RAISE, scope.steps
+    while raised >= LAST_RAISE and rate < scope.bound * (1 - LAST_RAISE) and steps > 0 and not stop():
+        target = min(max(rate, LEAST_RATE * scope.bound) * (1 + raised), scope.bound) if rate >= 0 else 0.0
+        repaired, taken = _repaired(problem, best, target, scope.instances, steps, stop)
+        steps -= taken
+        if repaired is not None:
+            best, rate = repaired, max(target, max_rate(problem, repaired))
+        elif rate < 0:
+            break
+        else:
+            raised /= 2
+    return best
+
+
+def _repaired(
+    problem: SizingProblem, placement: Ints, rate: float, limit: int, steps: int, stop: StopRule
+) -> tuple[Ints | None, int]:
+    """`placement` changed until it sustains `rate`, or None; and the number of steps."""
+    current = placement.copy()
+    for taken in range(steps):
+        overshoot = float(_over(problem, use_of(problem, current, rate)).sum())
+        if overshoot <= FIT:
+            return current, taken + 1
+        left, step = min(_steps(problem, current, rate, limit), default=(np.inf, ()), key=lambda each: each[0])
+        if left >= overshoot * (1 - 1e-9) or stop():
+            return None, taken + 1
+        for operator, machine, change in step:
+            current[operator, machine] += change
+    return None, steps
+
+
+Step = tuple[tuple[int, int, int], ...]
+"""Changes of counts: (operator, machine, +1 or -1)."""
+
+
+def _over(problem: SizingProblem, use: Floats) -> Floats:
+    """(M,) overshoot of each machine relative to its capacity, summed over resources."""
+    over: Floats = np.maximum(0, use / problem.capacity - 1).sum(axis=0)
+    return over
+
+
+def _steps(problem: SizingProblem, placement: Ints, rate: float, limit: int) -> Iterator[tuple[float, Step]]:
+    """The best step of each kind for each operator, with the overshoot that remains."""
+    counts = placement.sum(axis=1)
+    use = use_of(problem, placement, rate)
+    for operator, count in enumerate(counts.tolist()):
+        here = placement[operator]
+        if counts.sum() < limit:
+            relieved, added = _recounted(problem, use, operator, here, rate, count + 1)
+            left, machine = _best(problem, relieved, relieved + added, np.ones(len(here), np.bool_))
+            yield left, ((operator, machine, 1),)
+        if count > 1:
+            burdened, added = _recounted(problem, use, operator, here, rate, count - 1)
+            left, machine = _best(problem, burdened, burdened - added, here > 0)
+            yield left, ((operator, machine, -1),)
+        _, added = _recounted(problem, use, operator, here, rate, count)
+        yield from _moves(problem, use, operator, here, added)
+    yield from _swaps(problem, use, placement, rate)
+
+
+def _recounted(
+    problem: SizingProblem, use: Floats, operator: int, here: Ints, rate: float, count: int
+) -> tuple[Floats, Floats]:
+    """(Q, M) use of the present instances if the operator has `count` instances in all; and use of one more."""
+    share = problem.relative[operator] * rate
+    change = share / count - share / here.sum()
+    per_rate = problem.per_rate[:, operator]
+    return use + per_rate * here * change, per_rate * share / count + problem.per_instance[:, operator]
+
+
+def _best(problem: SizingProblem, before: Floats, after: Floats, allowed: Bools) -> tuple[float, int]:
+    """The machine where `after` instead of `before` leaves the least overshoot; and that overshoot."""
+    over = _over(problem, before)
+    change = np.where(allowed, _over(problem, after) - over, np.inf)
+    machine = int(change.argmin())
+    return float(over.sum() + change[machine]), machine
+
+
+def _moves(
+    problem: SizingProblem, use: Floats, operator: int, here: Ints, added: Floats
+) -> Iterator[tuple[float, Step]]:
+    """Moves of one instance from the machine where it helps most to the one where it harms least."""
+    if len(here) < 2:
+        return
+    over = _over(problem, use)
+    leaving = np.where(here > 0, _over(problem, use - added) - over, np.inf)
+    coming = _over(problem, use + added) - over
+    source = int(leaving.argmin())
+    coming[source] = np.inf
+    target = int(coming.argmin())
+    yield float(over.sum() + leaving[source] + coming[target]), ((operator, source, -1), (operator, target, 1))
+
+
+def _swaps(problem: SizingProblem, use: Floats, placement: Ints, rate: float) -> Iterator[tuple[float, Step]]:
+    """Swaps of an instance on the worst machine with one of another operator elsewhere."""
+    over = _over(problem, use)
+    worst = int(over.argmax())
+    share = problem.relative * rate / placement.sum(axis=1)
+    instance = problem.per_rate * share[:, None] + problem.per_instance  # (Q, O, M)
+    for gone in np.flatnonzero(placement[:, worst]).tolist():
+        for come in range(len(placement)):
+            partners = (placement[come] > 0) & (np.arange(len(over)) != worst)
+            if come == gone or not partners.any():
+                continue
+            here = use[:, worst] - instance[:, gone, worst] + instance[:, come, worst]
+            there = _over(problem, use - instance[:, come] + instance[:, gone])
+            change = np.where(partners, there - over, np.inf)
+            other = int(change.argmin())
+            mine = float(np.maximum(0, here / problem.capacity[:, worst] - 1).sum()) - over[worst]
+            changes = ((gone, worst, -1), (come, other, -1), (gone, other, 1), (come, worst, 1))
+            yield float(over.sum() + mine + change[other]), changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,17 +12,24 @@ class RateLimit:
     _level: float = 0.0
     _at: float = 0.0
 
+    def has(self, now: float, amount: float = 1.0) -> bool:
+        """Whether `amount` is left at `now` (seconds, any origin)."""
+        return self._level_at(now) + amount <= self.burst
+
     def spend(self, now: float, amount: float = 1.0) -> bool:
         """Take `amount` at `now` (seconds, any origin) if that much is left; returns whether it was.
 
         A clock that is set back changes nothing.
         """
-        self._level = max(0.0, self._level - max(0.0, now - self._at) * self.rate)
+        self._level = self._level_at(now)
         self._at = now
         if self._level + amount > self.burst:
             return False
         self._level += amount
         return True
+
+    def _level_at(self, now: float) -> float:
+        return max(0.0, self._level - max(0.0, now - self._at) * self.rate)
 
 
 class RateLimits:
@@ -36,6 +43,10 @@ class RateLimits:
 
     def __len__(self) -> int:
         return len(self._of)
+
+    def has(self, sender: str | bytes, now: float) -> bool:
+        """Whether the limit of this sender has one left."""
+        return sender not in self._of or self._of[sender].has(now)
 
     def spend(self, sender: str | bytes, now: float, amount: float = 1.0) -> bool:
         """Take `amount` from the limit of this sender; returns whether that much was left."""

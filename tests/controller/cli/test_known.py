@@ -4,9 +4,8 @@ import pytest
 
 from trimtab_controller.cli.operator import CommandError
 from trimtab_controller.cli.preview import view_of
-from trimtab_controller.decider.known import WindowResult
-from trimtab_controller.decider.observing.view import NotReady
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_protocol.messages.names import AppId
 
 

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from trimtab_controller.cli import main, parsers
-from trimtab_models.simulation import POLICIES, WORKLOADS
+from trimtab_models.simulation.rounds import POLICIES
+from trimtab_models.simulation.workloads import WORKLOADS
 
 SMALL = ["--nodes", "4", "--key-groups", "36", "--rounds", "4", "--seed", "7"]
 SNAPSHOT = {

@@ -8,7 +8,7 @@ from tests.controller.cli.status_examples import APP, LEADER, NOW, STANDBY, STAT
 from trimtab_controller.cli.status import FEW, LEVELS, NO_TUPLES, SHOWN_NODES, collocation_line, intents_documents
 from trimtab_controller.seen import Seen, State, summary
 from trimtab_models.albic.fit import Unknown
-from trimtab_models.elastic import NodeLevel
+from trimtab_models.elastic.matching import NodeLevel
 from trimtab_protocol.messages.intents import AddRule, Drain, Intent, Pause
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts

@@ -3,15 +3,10 @@
 from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
-from trimtab_controller.decider.decision import Decision
-from trimtab_controller.decider.events import (
-    Decided,
-    IntentsChanged,
-    SnapshotArrived,
-    SolverAnswered,
-)
+from trimtab_controller.decider.events import Decided, IntentsChanged, SnapshotArrived, SolverAnswered
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.values.decision import Decision
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from trimtab_controller.decider.decision import Adopted, Decision, Planned, StandbysPlaced
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.values.decision import Adopted, Decision, Planned, StandbysPlaced
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.copies import Copy

@@ -3,13 +3,10 @@
 from dataclasses import replace
 
 from tests.controller.decider.observed_snapshots import APP, kg, node, owned, snapshot
-from trimtab_controller.decider.decision import Planned
-from trimtab_controller.decider.events import (
-    Decided,
-    SnapshotArrived,
-)
+from trimtab_controller.decider.events import Decided, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.values.decision import Planned
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId

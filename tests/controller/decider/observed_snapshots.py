@@ -2,18 +2,17 @@
 
 from dataclasses import replace
 
-from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import observe
-from trimtab_controller.decider.observing.unknown_load import (
+from trimtab_controller.decider.memory.observe import Liveness, observe
+from trimtab_controller.decider.memory.unknown_load import (
     Gaps,
     LastLoads,
     gaps_of,
     too_much_unknown,
     with_assumed_loads,
 )
-from trimtab_controller.decider.observing.view import MeasuredView, NotReady
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Requirements
+from trimtab_controller.decider.values.reasons import NotReady, SkipReason
+from trimtab_controller.decider.values.settings import Requirements
+from trimtab_controller.decider.window.view import MeasuredView
 from trimtab_controller.execution.state import placement_of
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement

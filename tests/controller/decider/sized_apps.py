@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from trimtab_controller.decider.decision import PoolWorker, SizeDirection, SizeVerdict
-from trimtab_controller.decider.size.facts import SizedWorker, SizeFacts
-from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.decider.size.verdict import LastingNeed, judge
+from trimtab_controller.decider.policies.size_facts import SizedWorker, SizeFacts
+from trimtab_controller.decider.policies.verdict import LastingNeed, judge
+from trimtab_controller.decider.values.decision import PoolWorker, SizeDirection, SizeVerdict
+from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.intents import Scale
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId

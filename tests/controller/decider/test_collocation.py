@@ -4,17 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from trimtab_controller.decider.collocation.worth import planned_with, why_not_used
-from trimtab_controller.decider.decision import Planned, Skip, SolveWanted
-from trimtab_controller.decider.describe import describe, names_of
-from trimtab_controller.decider.observing.evaluate import LoadHistory, evaluate, follow
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import EndCosts, PlannableView, Worker
-from trimtab_controller.decider.planning.admission import admit
-from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.planning.judgement import judge, noted
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.memory.evaluate import LoadHistory, evaluate, follow
+from trimtab_controller.decider.policies.admission import SolveWanted, admit
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.policies.judgement import judge, noted
+from trimtab_controller.decider.values.decision import Planned, Skip, describe, names_of
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.values.settings import Settings
+from trimtab_controller.decider.window.collocation import planned_with, why_not_used
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import EndCosts, PlannableView, Worker
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Collocation, PlanReason
 from trimtab_controller.solver.answer import Answer, Method

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
-from trimtab_controller.decider.concerns import (
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind
+from trimtab_controller.decider.window.concerns import (
     NO_USE,
     ClusterUse,
-    Concern,
-    ConcernKind,
     Growth,
     WorkerUse,
     concerns_of,

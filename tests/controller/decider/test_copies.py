@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimtab_controller.decider.standbys.copies import Held, state_held
+from trimtab_controller.decider.window.copies import Held, state_held
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement

@@ -6,17 +6,16 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 from tests.controller.decider.deciders import window
-from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decision import Adopted, Scaled, Skip, SolveWanted
-from trimtab_controller.decider.drained import SCALING_PATIENCE_S, drain_concerns, to_start, to_stop
-from trimtab_controller.decider.first import drift
-from trimtab_controller.decider.known import WindowResult
-from trimtab_controller.decider.observing.evaluate import Evaluation, evaluate
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import PlannableView, Worker
-from trimtab_controller.decider.planning.admission import admit
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.memory.evaluate import Evaluation, evaluate
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.policies.admission import SolveWanted, admit
+from trimtab_controller.decider.policies.first import drift
+from trimtab_controller.decider.policies.workers import SCALING_PATIENCE_S, drain_concerns, to_start, to_stop
+from trimtab_controller.decider.values.decision import Adopted, Scaled, Skip
+from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
+from trimtab_controller.decider.values.settings import Settings
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Method

@@ -6,14 +6,9 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0
 from tests.controller.decider.deciders import ON_W0, PAUSE, answer, decider, execution, only, window
-from trimtab_controller.decider.decision import Skip
-from trimtab_controller.decider.events import (
-    IntentsChanged,
-    SnapshotArrived,
-    Solve,
-    SolverAnswered,
-)
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived, Solve, SolverAnswered
+from trimtab_controller.decider.values.decision import Skip
+from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.execution.state import placement_of
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, WorkerId

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import DRAIN_W1, NEEDS, ON_W0, SETTINGS, answer, execution, only, window
-from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.decision import Decision, Planned, Scaled, Skip
 from trimtab_controller.decider.events import Action, ExecutionChanged, IntentsChanged, Solve
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.values.decision import Decision, Planned, Scaled, Skip
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind, SkipReason
 from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.state import GuardStop, Moved

@@ -6,21 +6,13 @@ import pytest
 
 from tests.controller.decider.decider_situations import a_round
 from tests.controller.decider.saturated_job import APP, Job, kg
-from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decision import Planned, Skip
-from trimtab_controller.decider.events import (
-    Action,
-    Decided,
-    ExecutionChanged,
-    RoundMeasured,
-    SnapshotArrived,
-    Solve,
-    SolverAnswered,
-)
+from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.memory.predictions import RoundMeasured
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.values.decision import Planned, Skip
+from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.names import Epoch, WorkerId

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, ON_W0, answer, decider, execution, only, window
-from trimtab_controller.decider.decision import Decision, Planned, Scaled, Skip
 from trimtab_controller.decider.events import (
     Decided,
-    DrainBlocked,
     ExecutionChanged,
     IntentsChanged,
     SnapshotArrived,
     Solve,
     SolverAnswered,
 )
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.policies.judgement import DrainBlocked
+from trimtab_controller.decider.values.decision import Decision, Planned, Scaled, Skip
+from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.execution.state import ScalingPhase, WorkerScaling, placement_of
 from trimtab_controller.solver.answer import Answer, Stuck
 from trimtab_protocol.messages.commands import CommandKind

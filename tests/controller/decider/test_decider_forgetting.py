@@ -4,16 +4,9 @@ from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, ON_W0, PAUSE, decider, execution, only, window
-from trimtab_controller.decider.decision import Adopted, Forgotten, IntentRefused, Skip
-from trimtab_controller.decider.describe import names_of
-from trimtab_controller.decider.events import (
-    ExecutionChanged,
-    HoldChanged,
-    IntentsChanged,
-    SnapshotArrived,
-)
-from trimtab_controller.decider.observing.view import NotReady
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.events import ExecutionChanged, HoldChanged, IntentsChanged, SnapshotArrived
+from trimtab_controller.decider.values.decision import Adopted, Forgotten, IntentRefused, Skip, names_of
+from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.execution.events import ExecutionLimits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of

@@ -18,20 +18,19 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
-from trimtab_controller.decider.decision import Adopted, Planned, Skip
-from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
     HoldChanged,
     IntentsChanged,
-    RoundMeasured,
     SnapshotArrived,
     Solve,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import NotReady, SmoothedView
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.memory.predictions import RoundMeasured
+from trimtab_controller.decider.values.decision import Adopted, Planned, Skip, describe
+from trimtab_controller.decider.values.reasons import NotReady, SkipReason
+from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.intents import Drain, Intent

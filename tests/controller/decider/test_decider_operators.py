@@ -4,13 +4,10 @@ from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1
 from tests.controller.decider.deciders import BALANCED, NEEDS, ON_W0, SETTINGS, decider, execution, only, window
-from trimtab_controller.decider.decision import Adopted, Skip
-from trimtab_controller.decider.events import (
-    ExecutionChanged,
-    SnapshotArrived,
-)
+from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.values.decision import Adopted, Skip
+from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.execution.state import placement_of
 from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId
 

@@ -6,9 +6,6 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, NEEDS, PAUSE, SETTINGS, answer, execution, only, window
-from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decision import Decision, Planned, Resized, Scaled, Skip
-from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import (
     ExecutionChanged,
     HookEnded,
@@ -18,8 +15,9 @@ from trimtab_controller.decider.events import (
     SolverAnswered,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.decider.values.decision import Decision, Planned, Resized, Scaled, Skip, describe, names_of
+from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
+from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange, WorkerScaling
@@ -82,6 +80,26 @@ def test_workers_of_the_pool_are_started_when_the_need_has_lasted() -> None:
         "app: start w2 on h2: 2 workers, demand 1.90 of 2.00 cores (95%), wanted 3: demand above 85% for 20 s"
     )
     assert made.known.sizes[APP].desired == 3
+
+
+@pytest.mark.parametrize("before", [{}, started(W2, at=500.0)])
+def test_no_other_worker_is_started_while_an_agent_starts_one_again_that_has_crashed(
+    before: dict[WorkerId, WorkerScaling],
+) -> None:
+    """It has lost its key groups meanwhile, so nothing else counts it."""
+    made = decider(execution(BALANCED, scalings=before))
+
+    def decide(end_s: float) -> Decision:
+        snapshot = seen(end_s, 0.95, W2, W3).snapshot
+        nodes = (replace(row, absence=Absence.STARTING) if row.worker == W2 else row for row in snapshot.nodes)
+        return only(made.on_event(end_s + 1.0, SnapshotArrived(snapshot=replace(snapshot, nodes=tuple(nodes)))))
+
+    first = [decide(1010.0 + 10.0 * window) for window in range(int(ACT.restart_s / 10.0))]
+    assert all(isinstance(found, Skip) for found in first)
+    assert made.known.sizes[APP].detail.endswith("waiting for w2 to run")
+    found = decide(1010.0 + ACT.restart_s)
+    assert isinstance(found, Resized), "it counts for as long as any other worker that was started"
+    assert [row.worker for row in found.start] == [W3]
 
 
 @pytest.mark.parametrize(("mode", "acting"), [(Mode.ADVISE, True), (Mode.ACT, False)])

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.saturated_job import APP, WINDOW_S, Job, kg
-from trimtab_controller.decider.observing.demand import Blocked, WindowDemands, follow_demand
-from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
-from trimtab_controller.decider.observing.owned import Owned, OwnedTable
+from trimtab_controller.decider.window.demand import NO_DEMAND_HISTORY, Blocked, WindowDemands, follow_demand
+from trimtab_controller.decider.window.owned import Owned, OwnedTable
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 

@@ -7,12 +7,12 @@ import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from tests.controller.decider.sized_apps import facts, verdict, worker
-from trimtab_controller.decider.decision import Decision, Planned, SizeDirection, StandbysPlaced
 from trimtab_controller.decider.events import IntentsChanged
-from trimtab_controller.decider.hosts.resources import free_disks
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import SmoothedView
-from trimtab_controller.decider.standbys.rounds import WRITTEN_S
+from trimtab_controller.decider.memory.standbys import WRITTEN_S
+from trimtab_controller.decider.values.decision import Decision, Planned, SizeDirection, StandbysPlaced
+from trimtab_controller.decider.window.resources import free_disks
+from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.intents import Drain

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.controller.decider.observed_snapshots import W0, W1, kg, look, node, owned, snapshot
-from trimtab_controller.decider.observing.evaluate import NOISE_ERRORS, LoadHistory, evaluate, follow
-from trimtab_controller.decider.observing.view import MeasuredView, PlannableView
-from trimtab_controller.decider.planning.instance import instance_of
-from trimtab_controller.decider.settings import Settings
-from trimtab_models.instances import decode_snapshot, encode_snapshot
+from trimtab_controller.decider.memory.evaluate import NOISE_ERRORS, LoadHistory, evaluate, follow
+from trimtab_controller.decider.policies.instance import instance_of
+from trimtab_controller.decider.values.settings import Settings
+from trimtab_controller.decider.window.view import MeasuredView, PlannableView
+from trimtab_models.instances.snapshot import decode_snapshot, encode_snapshot
 from trimtab_protocol.messages.snapshot import PairWindow
 
 

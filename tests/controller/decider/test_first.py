@@ -5,12 +5,18 @@ from itertools import product
 
 import pytest
 
-from trimtab_controller.decider.decision import Adopted, Planned
-from trimtab_controller.decider.first import WINDOWS, FirstPlacements, PlacementCandidate, candidates, topology_of
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import FixedWorker, PlannableView, Worker
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import First
+from trimtab_controller.decider.policies.first import (
+    WINDOWS,
+    FirstPlacements,
+    PlacementCandidate,
+    candidates,
+    topology_of,
+)
+from trimtab_controller.decider.values.decision import Adopted, Planned
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.values.settings import First
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import FixedWorker, PlannableView, Worker
 from trimtab_controller.execution.state import placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -60,11 +66,25 @@ def by_name(seen: PlannableView) -> dict[str, PlacementCandidate]:
     return {each.name: each for each in candidates(seen)}
 
 
+def adopted(first: First, seen: PlannableView) -> FirstPlacements:
+    """The first placements after the adoption is carried out."""
+    made = FirstPlacements(first)
+    found = made.decide(seen, None)
+    assert isinstance(found, Adopted)
+    assert found.owners == seen.owners
+    made.accepted(seen, None)
+    return made
+
+
+def decided(made: FirstPlacements, seen: PlannableView) -> Adopted | Planned | None:
+    """The decision in a window."""
+    made.observe(seen)
+    return made.decide(seen, placement(seen))
+
+
 def placed_after_adoption(first: First, seen: PlannableView) -> Adopted | Planned | None:
     """The decision in the window after the adoption."""
-    made = FirstPlacements(first)
-    assert isinstance(made.decide(seen, None), Adopted)
-    return made.decide(replace(seen, start_s=10.0, end_s=20.0), placement(seen))
+    return decided(adopted(first, seen), replace(seen, start_s=10.0, end_s=20.0))
 
 
 def test_lf_keeps_what_forwards_to_the_same_partition_on_one_worker_and_even_does_not() -> None:
@@ -114,10 +134,10 @@ def test_what_has_started_evenly_is_not_made_even_by_moves() -> None:
 
 def test_it_is_even_where_who_sends_to_whom_is_not_known() -> None:
     lopsided = dict.fromkeys(view().owners, WORKERS[0]) | {kg(SOURCE, 0): WORKERS[1], kg(SOURCE, 1): WORKERS[2]}
-    seen, made = view(lopsided, flows=False), FirstPlacements(First.AUTO)
-    made.decide(seen, None)
+    seen = view(lopsided, flows=False)
+    made = adopted(First.AUTO, seen)
     later = [replace(seen, start_s=10.0 * number, end_s=10.0 * (number + 1)) for number in range(1, 5)]
-    decisions = [made.decide(each, placement(seen)) for each in later]
+    decisions = [decided(made, each) for each in later]
     assert [type(each) for each in decisions] == [type(None), type(None), Planned, Planned], "until it is carried out"
     assert isinstance(decisions[2], Planned)
     assert "who sends to whom is not known; even unknown remote, 0% uneven" in decisions[2].plan.detail
@@ -125,11 +145,7 @@ def test_it_is_even_where_who_sends_to_whom_is_not_known() -> None:
 
 @pytest.mark.parametrize(("first", "fresh"), [(First.AUTO, False), (First.ADOPT, True)])
 def test_an_app_that_ran_before_or_may_have_is_adopted_as_it_is(first: First, *, fresh: bool) -> None:
-    seen, made = view(fresh=fresh), FirstPlacements(first)
-    adopted = made.decide(seen, None)
-    assert isinstance(adopted, Adopted)
-    assert adopted.owners == seen.owners
-    assert made.decide(replace(seen, start_s=10.0, end_s=20.0), placement(seen)) is None
+    assert placed_after_adoption(first, view(fresh=fresh)) is None
 
 
 def test_an_app_with_a_placement_is_never_placed_first() -> None:
@@ -137,34 +153,35 @@ def test_an_app_with_a_placement_is_never_placed_first() -> None:
 
 
 def test_it_waits_until_no_more_workers_come_and_none_is_away() -> None:
-    seen, made = view(), FirstPlacements(First.LF)
+    seen = view()
     few = replace(
         view({each: WORKERS[0] if owner == WORKERS[2] else owner for each, owner in seen.owners.items()}),
         workers=seen.workers[:2],
     )
-    assert isinstance(made.decide(few, None), Adopted)
+    made = adopted(First.LF, few)
     away = FixedWorker(id=WorkerId("w9"), reason=SkipReason.WORKER_MISSING, detail="")
     windows = [
         replace(few, workers=seen.workers, start_s=10.0, end_s=20.0),  # w2 has come
         replace(few, workers=seen.workers, start_s=20.0, end_s=30.0, fixed=(away,)),
     ]
-    assert [made.decide(each, placement(few)) for each in windows] == [None, None]
+    assert [decided(made, each) for each in windows] == [None, None]
     settled = replace(windows[0], start_s=30.0, end_s=40.0)
-    assert made.decide(settled, placement(few)) is not None
-    made.made(settled.app)
-    assert made.decide(replace(settled, end_s=50.0), placement(few)) is None, "once only"
+    assert decided(made, settled) is not None
+    assert made.decide(settled, placement(few)) is not None, "asking changes nothing"
+    made.accepted(settled, placement(few))
+    assert decided(made, replace(settled, end_s=50.0)) is None, "once only"
 
 
 def test_it_gives_up_when_the_workers_never_settle() -> None:
-    seen, made = view(), FirstPlacements(First.LF)
-    made.decide(seen, None)
-    assert made.decide(replace(seen, start_s=1_000.0, end_s=1_010.0), placement(seen)) is None, "no window for so long"
-    made.decide(seen, None)
+    seen = view()
+    late = replace(seen, start_s=1_000.0, end_s=1_010.0)
+    assert decided(adopted(First.LF, seen), late) is None, "no window for so long"
+    made = adopted(First.LF, seen)
     away = FixedWorker(id=WorkerId("w9"), reason=SkipReason.WORKER_MISSING, detail="")
     for number in range(1, WINDOWS + 2):
         windows = replace(seen, start_s=10.0 * number, end_s=10.0 * (number + 1), fixed=(away,))
-        assert made.decide(windows, placement(seen)) is None
-    assert made.decide(replace(seen, start_s=1_000.0, end_s=1_010.0), placement(seen)) is None
+        assert decided(made, windows) is None
+    assert decided(made, late) is None
 
 
 def test_workers_of_equal_capacity_are_exchanged_so_that_less_moves() -> None:

@@ -6,18 +6,17 @@ from typing import Any
 import pytest
 
 from tests.controller.decider.observed_snapshots import APP, kg, known_gaps, node, owned, snapshot
-from trimtab_controller.decider.decision import Adopted, Planned, Skip
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
-from trimtab_controller.decider.first import drift
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import observe
-from trimtab_controller.decider.observing.unknown_load import LastLoads, too_much_unknown
-from trimtab_controller.decider.observing.view import DemandView, MeasuredView, NotReady, SmoothedView
-from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.predictions.comparison import Prediction, compare
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.memory.observe import Liveness, observe
+from trimtab_controller.decider.memory.predictions import Prediction, compare
+from trimtab_controller.decider.memory.unknown_load import LastLoads, too_much_unknown
+from trimtab_controller.decider.policies.first import drift
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.values.decision import Adopted, Planned, Skip
+from trimtab_controller.decider.values.reasons import NotReady, SkipReason
+from trimtab_controller.decider.values.settings import Requirements, Settings
+from trimtab_controller.decider.window.view import DemandView, MeasuredView, SmoothedView
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.solver.balance import answer

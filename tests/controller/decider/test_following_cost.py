@@ -7,10 +7,10 @@ import pytest
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import BALANCED, decider, execution, window
 from trimtab_controller.decider.events import SnapshotArrived
-from trimtab_controller.decider.observing.view import SmoothedView
-from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE, Following
-from trimtab_controller.decider.standbys.rounds import LEAST_LOAD, MOST, SAMPLES, FollowingCosts
-from trimtab_models.standbys import StandbyBudget
+from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following
+from trimtab_controller.decider.memory.standbys import LEAST_LOAD, MOST, SAMPLES, FollowingCosts
+from trimtab_controller.decider.window.view import SmoothedView
+from trimtab_models.standbys.problem import StandbyBudget
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow

@@ -7,24 +7,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_controller.decider.forecast.history import (
+from trimtab_controller.decider.memory.forecasts import (
     DAY,
     KEPT_DAYS,
-    STEP_S,
-    DemandSeries,
-    decode_demand,
-    encode_demand,
-    series_of,
-)
-from trimtab_controller.decider.forecast.rounds import (
     MAX_FIT_AGE_S,
     NOTHING_AHEAD,
     REFIT_S,
     RETRY_S,
+    STEP_S,
+    DemandSeries,
     ForecastMode,
     Forecasts,
     ForecastSettings,
     Times,
+    decode_demand,
+    encode_demand,
+    series_of,
 )
 from trimtab_models.forecast import Accuracy, Error, Fitted, NoForecast, Seasonal
 from trimtab_protocol.messages.decode import BadMessage

@@ -6,8 +6,8 @@ import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine
 from tests.controller.decider.test_hosts import H0, H1, W0, W1, W2, job
-from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.values.reasons import ConcernKind
 from trimtab_protocol.messages.names import AppId, WorkerId
 
 

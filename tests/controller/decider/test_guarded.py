@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, NEEDS, ON_W0, SETTINGS, execution, only, window
-from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.events import Decided, IntentsChanged, Solve
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.values.decision import Planned, Skip
+from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.execution.state import GuardStop, Moved
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_protocol.messages.intents import Intent, Pause

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from tests.controller.decider.test_hosts import H0, H1, W0, W1, W2, job, two_types, view_of
-from trimtab_controller.decider.hosts.headroom import Headroom, headroom, times_placed
+from trimtab_controller.cli.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of, together
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.size.resources import together
-from trimtab_controller.decider.size.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of
+from trimtab_controller.decider.memory.headroom import Headroom, headroom, times_placed
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 

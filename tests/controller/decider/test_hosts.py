@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
-from trimtab_controller.decider.decision import Planned, Skip
-from trimtab_controller.decider.observing.view import SmoothedView
+from trimtab_controller.decider.values.decision import Planned, Skip
+from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 

@@ -1,8 +1,8 @@
 """A worker that joins while key groups move: every round is small, and the next one plans with it."""
 
 from tests.controller.decider.hosted_job import HostedJob, Machine, kg
-from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.events import IntentsChanged
+from trimtab_controller.decider.values.decision import Planned
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import HostId, WorkerId
 

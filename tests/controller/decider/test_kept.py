@@ -6,11 +6,11 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, decider, execution, window
-from trimtab_controller.decider import kept
-from trimtab_controller.decider.decision import Adopted, Forgotten, Skip
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived
-from trimtab_controller.decider.kept import KEPT_S, MAX_UNRUN, NEW_AT_ONCE, SPARED_S, AbsenceTracker
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.memory import absences as kept
+from trimtab_controller.decider.memory.absences import KEPT_S, MAX_UNRUN, NEW_AT_ONCE, SPARED_S, AbsenceTracker
+from trimtab_controller.decider.values.decision import Adopted, Forgotten, Skip
+from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from trimtab_controller.decider.left_alone import FIRST_S, LONGEST_S, LeftAlone
+from trimtab_controller.decider.memory.failures import FIRST_S, LONGEST_S, LeftAlone
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, NEEDS, SETTINGS, execution, only, window
-from trimtab_controller.decider.decision import MaintenanceEnded, Scaled, Skip
 from trimtab_controller.decider.events import IntentsChanged, Solve
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import check_cluster, held_apps
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.memory.observe import Liveness, check_cluster, held_apps
+from trimtab_controller.decider.values.decision import MaintenanceEnded, Scaled, Skip
+from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.execution.state import ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, decode_intent, encode_intent

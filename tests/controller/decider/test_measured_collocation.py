@@ -8,22 +8,15 @@ import pytest
 from tests.controller.decider.decider_situations import a_round
 from tests.controller.decider.hosted_job import Ticks
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
-from trimtab_controller.decider.collocation.worth import loads_foreseen, planned_with, saved_since
-from trimtab_controller.decider.decision import Decision, Planned, Skip
-from trimtab_controller.decider.describe import describe
-from trimtab_controller.decider.events import (
-    Decided,
-    ExecutionChanged,
-    RoundMeasured,
-    SnapshotArrived,
-    Solve,
-    SolverAnswered,
-)
+from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import PlannableView, SmoothedView
-from trimtab_controller.decider.planning.instance import instance_of, question_of
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.memory.predictions import RoundMeasured
+from trimtab_controller.decider.policies.instance import instance_of, question_of
+from trimtab_controller.decider.values.decision import Decision, Planned, Skip, describe
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.values.settings import Requirements, Settings
+from trimtab_controller.decider.window.collocation import loads_foreseen, planned_with, saved_since
+from trimtab_controller.decider.window.view import PlannableView, SmoothedView
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.balance import answer

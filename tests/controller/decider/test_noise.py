@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from trimtab_controller.decider.observing.evaluate import LoadHistory, evaluate, follow
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import DemandView, Worker
+from trimtab_controller.decider.memory.evaluate import LoadHistory, evaluate, follow
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import DemandView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")

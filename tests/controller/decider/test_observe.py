@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.observed_snapshots import APP, W0, W1, WHOLE, kg, look, node, owned, reason_of, snapshot
-from trimtab_controller.decider.observing import observe
-from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.view import MeasuredView, NotReady
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.memory import observe
+from trimtab_controller.decider.memory.observe import Liveness
+from trimtab_controller.decider.values.reasons import NotReady, SkipReason
+from trimtab_controller.decider.window.view import MeasuredView
 from trimtab_protocol.messages.names import KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 

@@ -19,11 +19,10 @@ from tests.controller.decider.observed_snapshots import (
     owned,
     snapshot,
 )
-from trimtab_controller.decider.observing.evaluate import evaluate
-from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import check_cluster, held_apps
-from trimtab_controller.decider.observing.view import MeasuredView
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.memory.evaluate import evaluate
+from trimtab_controller.decider.memory.observe import Liveness, check_cluster, held_apps
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.window.view import MeasuredView
 from trimtab_controller.execution.state import placement_of
 from trimtab_controller.execution.windows import ownership
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId

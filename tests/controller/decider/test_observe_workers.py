@@ -15,9 +15,9 @@ from tests.controller.decider.observed_snapshots import (
     reason_of,
     snapshot,
 )
-from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.view import MeasuredView, NotReady
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.memory.observe import Liveness
+from trimtab_controller.decider.values.reasons import NotReady, SkipReason
+from trimtab_controller.decider.window.view import MeasuredView
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 

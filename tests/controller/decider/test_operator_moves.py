@@ -6,13 +6,13 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, NEEDS, SETTINGS, execution, only, window
-from trimtab_controller.decider.decision import IntentRefused, Planned, Skip
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import PlannableView, Room, SmoothedView
-from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.operators.moves import VALID_S, pinned_in
-from trimtab_controller.decider.planning.instance import question_of
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.policies.moves import VALID_S, pinned_in
+from trimtab_controller.decider.values.decision import IntentRefused, Planned, Skip
+from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
+from trimtab_controller.decider.window.view import PlannableView, Room, SmoothedView
 from trimtab_controller.execution.state import HandMoved
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_controller.solver.answer import Answer

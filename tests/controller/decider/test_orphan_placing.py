@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.controller.decider.observed_snapshots import APP, kg
-from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
-from trimtab_controller.decider.observing.owned import Owned, OwnedTable
-from trimtab_controller.decider.observing.view import PlannableView, Room, Worker
-from trimtab_controller.decider.orphans.placing import Orphaned, PlacedOrphans, place_orphans
-from trimtab_controller.decider.orphans.restores import Restores
-from trimtab_controller.decider.standbys.copies import Held
+from trimtab_controller.decider.memory.hosts import Host, HostsSeen
+from trimtab_controller.decider.memory.orphans import Orphaned
+from trimtab_controller.decider.policies.orphan_placing import PlacedOrphans, place_orphans
+from trimtab_controller.decider.policies.restores import Restores
+from trimtab_controller.decider.window.copies import Held
+from trimtab_controller.decider.window.owned import Owned, OwnedTable
+from trimtab_controller.decider.window.view import PlannableView, Room, Worker
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import Basis
 from trimtab_protocol.messages.snapshot import HostWindow

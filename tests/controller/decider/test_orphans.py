@@ -22,8 +22,6 @@ from tests.controller.decider.lost_worker import (
     targets,
 )
 from tests.controller.decider.observed_snapshots import APP, kg
-from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decision import Planned, Skip, StandbysPlaced
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -32,11 +30,13 @@ from trimtab_controller.decider.events import (
     SnapshotArrived,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.values.decision import Planned, Skip, StandbysPlaced
+from trimtab_controller.decider.values.reasons import ConcernKind
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, next_owned, placement_of
 from trimtab_controller.plan import PlanReason
-from trimtab_models.instances import TableCost
+from trimtab_models.instances.scheduling import TableCost
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
@@ -151,7 +151,7 @@ def test_a_host_that_restores_faster_gets_the_large_state_while_the_balance_is_t
 
 
 def test_more_orphans_than_a_plan_may_have_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimtab_controller.decider.orphans.orphans.MOST_SCHEDULED", 3)
+    monkeypatch.setattr("trimtab_controller.decider.policies.next_owners.MOST_SCHEDULED", 3)
     made = decider({})
     for number in (0, 1):
         decision_of(made, number, seen(number, lost=W0 if number else None))

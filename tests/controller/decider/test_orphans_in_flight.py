@@ -17,16 +17,13 @@ from tests.controller.decider.lost_worker import (
     stated,
 )
 from tests.controller.decider.observed_snapshots import APP, kg, node
-from trimtab_controller.decider.decision import PlanEnded, Planned, Skip
-from trimtab_controller.decider.events import (
-    Decided,
-    ExecutionChanged,
-)
+from trimtab_controller.decider.events import Decided, ExecutionChanged
+from trimtab_controller.decider.values.decision import PlanEnded, Planned, Skip
 from trimtab_controller.execution.events import AckSeen, ExecutionLimits, PlanDecided, ScalingWanted, StopWanted
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import ENDED, HandoverPhase
 from trimtab_controller.plan import Move, Plan, PlanReason
-from trimtab_models.dyndl import OnlineRestore, choose_online
+from trimtab_models.dyndl.targets import OnlineRestore, choose_online
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.report import Basis, WorkerState
@@ -114,7 +111,7 @@ def test_of_a_single_orphan_dyndlon_decides_by_what_hosts_restore_already(monkey
         asked.append(restore)
         return choose_online(restore)
 
-    monkeypatch.setattr("trimtab_controller.decider.orphans.targets.choose_online", noted)
+    monkeypatch.setattr("trimtab_controller.decider.policies.orphan_placing.choose_online", noted)
     made = in_flight(Growing({kg(place): (W3, W1) for place in (13, 14, 15)}, busy=W3))
     assert set(made.targets.values()) == {W1, W2}
     assert asked == []
@@ -156,7 +153,7 @@ def test_nothing_is_added_to_a_plan_that_an_operator_has_stopped() -> None:
 
 
 def test_a_plan_does_not_grow_beyond_what_is_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimtab_controller.decider.orphans.orphans.MOST_SCHEDULED", 5)
+    monkeypatch.setattr("trimtab_controller.decider.policies.next_owners.MOST_SCHEDULED", 5)
     made = in_flight()
     for _ in range(3):
         assert isinstance(made.window(W0, W3), Skip)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from trimtab_controller.decider.observing.evaluate import LoadHistory, evaluate, follow
-from trimtab_controller.decider.observing.owned import Owned, OwnedTable
-from trimtab_controller.decider.observing.view import PlannableView, Worker
+from trimtab_controller.decider.memory.evaluate import LoadHistory, evaluate, follow
+from trimtab_controller.decider.window.owned import Owned, OwnedTable
+from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_protocol.messages.key_group_table import KeyGroupTable, KeyGroupWindow
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import PlannableView, Worker
-from trimtab_controller.decider.predictions.tracker import measured_moves
+from trimtab_controller.decider.memory.predictions import measured_moves
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import HostId, WorkerId

@@ -7,12 +7,11 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import DRAIN_W1, NEEDS, ON_W0, SETTINGS, answer, execution, only, window
-from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.events import IntentsChanged, Solve
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings, PlanTimes, read_plans
-from trimtab_controller.decider.operators.periods import CronPeriod
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.values.decision import Skip
+from trimtab_controller.decider.values.plan_settings import CronPeriod, PlanMode, PlanSettings, PlanTimes, read_plans
+from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId

@@ -5,24 +5,21 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg
-from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.events import (
     Action,
     Decided,
     ExecutionChanged,
     IntentsChanged,
-    MispredictedWorker,
-    RoundMeasured,
     SnapshotArrived,
     Solve,
     SolverAnswered,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import SmoothedView
-from trimtab_controller.decider.predictions.comparison import TRY_AGAIN_S
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.memory.predictions import TRY_AGAIN_S, MispredictedWorker, RoundMeasured
+from trimtab_controller.decider.values.decision import Planned, Skip
+from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
+from trimtab_controller.decider.values.settings import Requirements, Settings
+from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause

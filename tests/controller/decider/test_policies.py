@@ -4,7 +4,7 @@ import re
 from itertools import groupby
 
 from tests.paths import ROOT
-from trimtab_controller.decider.policies import APP, CLUSTER, REST
+from trimtab_controller.decider.policies.order import APP, CLUSTER, REST
 
 ROW = re.compile(r"^\| \d+ \|.*\| `(\w+)` \|$", re.MULTILINE)
 

@@ -8,10 +8,11 @@ from tests.controller.decider.deciders import BALANCED, decider, execution, wind
 from tests.controller.decider.hosted_job import Machine
 from tests.controller.decider.observed_snapshots import APP, W0, node, owned, snapshot
 from tests.controller.decider.test_hosts import H0, H1, W1, job, view_of
-from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.decision import PoolWorker
 from trimtab_controller.decider.events import SnapshotArrived
-from trimtab_controller.decider.size.pool import crash_concerns, helps, restartable, startable, with_gains
+from trimtab_controller.decider.policies.size_facts import helps, restartable, startable, with_gains
+from trimtab_controller.decider.values.decision import PoolWorker
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind
+from trimtab_controller.decider.window.concerns import crash_concerns
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState

@@ -5,10 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import EndCosts, PlannableView, Worker
-from trimtab_controller.decider.size.potential import PotentialPlan, potential_of
-from trimtab_controller.decider.size.smaller import can_be_spread
+from trimtab_controller.decider.policies.smaller import PotentialPlan, can_be_spread, potential_of
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import EndCosts, PlannableView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP, HEAD, TAIL = AppId("app"), OperatorId("head"), OperatorId("tail")

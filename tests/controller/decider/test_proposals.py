@@ -14,7 +14,10 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
-from trimtab_controller.decider.decision import (
+from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.policies.proposals import misfit
+from trimtab_controller.decider.values.decision import (
     Adopted,
     IntentRefused,
     Planned,
@@ -22,21 +25,11 @@ from trimtab_controller.decider.decision import (
     ProposalOutcome,
     Proposed,
     Skip,
+    describe,
 )
-from trimtab_controller.decider.describe import describe
-from trimtab_controller.decider.events import (
-    Action,
-    Decided,
-    ExecutionChanged,
-    IntentsChanged,
-    SnapshotArrived,
-    Solve,
-)
-from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import PlannableView, Room, SmoothedView
-from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.operators.proposals import misfit
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.window.view import PlannableView, Room, SmoothedView
 from trimtab_controller.execution.state import Execution, Proposal
 from trimtab_controller.plan import Plan, PlanReason
 from trimtab_protocol.messages.intents import Approve, Intent, Pause, Reject

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from tests.controller.decider.hosted_job import Ticks
-from trimtab_controller.decider.observing.owned import Owned, OwnedTable
-from trimtab_controller.decider.observing.view import PlannableView, Room, Worker
-from trimtab_controller.decider.planning.instance import instance_of, question_of
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.policies.instance import instance_of, question_of
+from trimtab_controller.decider.values.settings import Settings
+from trimtab_controller.decider.window.owned import Owned, OwnedTable
+from trimtab_controller.decider.window.view import PlannableView, Room, Worker
 from trimtab_controller.solver.answer import Copies, Method
 from trimtab_controller.solver.balance import OBSTACLES, answer, collocation_problem_of, limits_of, problem_of
-from trimtab_models.albic import problem_of as collocation_problem_of_instance
 from trimtab_models.albic.methods import METHODS as COLLOCATION
-from trimtab_models.balance import Obstacle
-from trimtab_models.balance import problem_of as problem_of_instance
-from trimtab_models.balance.host_documents import limits_in
+from trimtab_models.albic.problem import problem_of as collocation_problem_of_instance
+from trimtab_models.balance.drain import Obstacle
+from trimtab_models.balance.hosts import limits_in
 from trimtab_models.balance.methods import METHODS as BALANCE
-from trimtab_models.instances import encode_snapshot, parse_snapshot
+from trimtab_models.balance.problem import problem_of as problem_of_instance
+from trimtab_models.instances.snapshot import encode_snapshot, parse_snapshot
 from trimtab_models.solving import Deadline
 from trimtab_models.solving import PlanDocument as MethodPlan
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId

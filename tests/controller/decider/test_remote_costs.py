@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
-from trimtab_controller.decider.collocation.remote_costs import KEEP_S, MAX_OPERATORS, PERIODS, RemoteCostTracker
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import EndCosts, PlannableView, Worker
-from trimtab_controller.decider.size.potential import potential_of
+from trimtab_controller.decider.memory.remote_costs import KEEP_S, MAX_OPERATORS, PERIODS, RemoteCostTracker
+from trimtab_controller.decider.policies.smaller import potential_of
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import EndCosts, PlannableView, Worker
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_protocol.messages.names import HostId, OperatorId
 from trimtab_protocol.messages.snapshot import Snapshot

@@ -5,18 +5,17 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_controller.decider.decision import Planned, SolveWanted
-from trimtab_controller.decider.describe import describe
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import PlannableView, Worker
-from trimtab_controller.decider.orphans.restores import Restores
-from trimtab_controller.decider.orphans.restoring import onto_copies, with_restores
-from trimtab_controller.decider.settings import Settings
-from trimtab_controller.decider.standbys.copies import Held
+from trimtab_controller.decider.policies.admission import SolveWanted
+from trimtab_controller.decider.policies.restores import Restores, onto_copies, with_restores
+from trimtab_controller.decider.values.decision import Planned, describe
+from trimtab_controller.decider.values.settings import Settings
+from trimtab_controller.decider.window.copies import Held
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
-from trimtab_models.instances import TableCost
+from trimtab_models.instances.scheduling import TableCost
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import Basis

@@ -12,7 +12,6 @@ from tests.controller.decider.lost_worker import seen as seen_lost
 from tests.controller.decider.test_decider_sizes import ACT, seen
 from tests.controller.decider.test_decider_sizes import decider as sizing
 from tests.controller.decider.test_orphans_in_flight import balancing, in_flight
-from trimtab_controller.decider.decision import PlanEnded, Planned, Resized, Scaled, Skip, StandbysPlaced
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -22,8 +21,9 @@ from trimtab_controller.decider.events import (
     SnapshotArrived,
     Solve,
 )
-from trimtab_controller.decider.observing.view import SmoothedView
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.values.decision import PlanEnded, Planned, Resized, Scaled, Skip, StandbysPlaced
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.events import Publish, StopWanted
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, ScalingPhase, WorkerScaling
 from trimtab_controller.loop.realize import realizing

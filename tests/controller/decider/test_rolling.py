@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from tests.controller.decider.observed_snapshots import APP, node, snapshot
-from trimtab_controller.decider.decision import Restarted
-from trimtab_controller.decider.operators.intents import OperatorIntents
-from trimtab_controller.decider.operators.rolling import draining, restarted, restarts
+from trimtab_controller.decider.memory.intents import OperatorIntents
+from trimtab_controller.decider.policies.rolling import draining, restarted, restarts
+from trimtab_controller.decider.values.decision import Restarted
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.intents import Drain, RollingRestart

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_controller.decider.rules.known import read_rules
+from trimtab_controller.decider.values.rules import read_rules
 from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.rules import BadRule, Rule, RuleKind

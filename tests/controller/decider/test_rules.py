@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
-from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.placing import Places
-from trimtab_controller.decider.observing.view import PlannableView, SmoothedView
-from trimtab_controller.decider.planning.instance import instance_of, question_of
-from trimtab_controller.decider.planning.single_moves import SingleMoves
+from trimtab_controller.decider.policies.explain import SingleMoves
+from trimtab_controller.decider.policies.instance import instance_of, question_of
+from trimtab_controller.decider.values.decision import Adopted, Planned, StandbysPlaced
+from trimtab_controller.decider.values.reasons import ConcernKind
+from trimtab_controller.decider.window.owned import OwnedTable
+from trimtab_controller.decider.window.placing import Places
+from trimtab_controller.decider.window.view import PlannableView, SmoothedView
 from trimtab_controller.loop.why import why_here
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.balance import answer
-from trimtab_models.balance import problem_of
+from trimtab_models.balance.problem import problem_of
 from trimtab_protocol.messages.intents import Drain, Intent
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
@@ -226,8 +226,9 @@ def test_a_plan_of_a_solver_that_forgot_the_rules_is_refused() -> None:
     decider = of.decider()
     view = observed(of, decider)
     question = replace(question_of(view, decider.settings, 0.3), placing=None)
-    from trimtab_controller.decider.decision import Skip, SolveWanted
-    from trimtab_controller.decider.planning.judgement import judge
+    from trimtab_controller.decider.policies.admission import SolveWanted
+    from trimtab_controller.decider.policies.judgement import judge
+    from trimtab_controller.decider.values.decision import Skip
     from trimtab_controller.solver.answer import Answer
 
     found = answer(question)

@@ -1,6 +1,6 @@
 """The share of an app's sends that skips the broker."""
 
-from trimtab_controller.decider.collocation.worth import local_sends
+from trimtab_controller.decider.window.collocation import local_sends
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
 from trimtab_protocol.messages.snapshot import PairWindow, Snapshot
 

@@ -6,17 +6,10 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg, to_w1
 from tests.controller.decider.deciders import DRAIN_W1, SETTINGS, answer, decider, execution, only, window
-from trimtab_controller.decider.decision import Adopted, Planned, Skip
-from trimtab_controller.decider.events import (
-    Action,
-    Decided,
-    ExecutionChanged,
-    IntentsChanged,
-    RoundMeasured,
-    SnapshotArrived,
-    Solve,
-)
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
+from trimtab_controller.decider.memory.predictions import RoundMeasured
+from trimtab_controller.decider.values.decision import Adopted, Planned, Skip
+from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.execution.state import Execution, GuardStop, ScalingPhase, WorkerScaling, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import CommandKind

@@ -6,12 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.hosted_job import APP, kg
-from trimtab_controller.decider.hosts.resources import filled_by
-from trimtab_controller.decider.observing.evaluate import evaluate
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import UNLIMITED, PlannableView, Room, Worker
-from trimtab_controller.decider.planning.explain import why_of
-from trimtab_controller.decider.planning.single_moves import SLACK_PP, SingleMoves
+from trimtab_controller.decider.memory.evaluate import evaluate
+from trimtab_controller.decider.policies.explain import SLACK_PP, SingleMoves, why_of
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.resources import filled_by
+from trimtab_controller.decider.window.view import UNLIMITED, PlannableView, Room, Worker
 from trimtab_controller.plan import MoveReason, PlanReason, PlanWhy
 from trimtab_protocol.messages.names import HostId, WorkerId
 

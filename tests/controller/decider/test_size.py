@@ -11,12 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.controller.decider.sized_apps import ACT, Fleet, facts, pool, verdict, word, worker
-from trimtab_controller.decider.decision import SizeDirection
-from trimtab_controller.decider.operators.periods import BadPeriod, CronPeriod
-from trimtab_controller.decider.size.facts import Pool
-from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.decider.size.smaller import bound_after_loss, can_be_spread, leavers
-from trimtab_controller.decider.size.verdict import LastingNeed, judge
+from trimtab_controller.decider.policies.size_facts import Pool
+from trimtab_controller.decider.policies.smaller import bound_after_loss, can_be_spread, leavers
+from trimtab_controller.decider.policies.verdict import LastingNeed, judge
+from trimtab_controller.decider.values.decision import SizeDirection
+from trimtab_controller.decider.values.plan_settings import BadPeriod, CronPeriod
+from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.names import HostId, WorkerId
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from tests.controller.decider.sized_apps import ACT, facts, verdict, word
-from trimtab_controller.decider.decision import SizeDirection
-from trimtab_controller.decider.forecast.rounds import Ahead, Peak
-from trimtab_controller.decider.size.verdict import judge
+from trimtab_controller.decider.memory.forecasts import Ahead, Peak
+from trimtab_controller.decider.policies.verdict import judge
+from trimtab_controller.decider.values.decision import SizeDirection
 
 
 def ahead(soon: float | None = None, later: float | None = None) -> Ahead:

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
-from trimtab_controller.decider.concerns import ClusterUse, WorkerUse
-from trimtab_controller.decider.observing.demand import Blocked
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.unknown_load import Gaps
-from trimtab_controller.decider.observing.view import FixedWorker, PlannableView, Worker
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.size.facts import SizeFacts, facts_of
+from trimtab_controller.decider.memory.unknown_load import Gaps
+from trimtab_controller.decider.policies.size_facts import SizeFacts, facts_of
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.window.concerns import ClusterUse, WorkerUse
+from trimtab_controller.decider.window.demand import Blocked
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import FixedWorker, PlannableView, Worker
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
 

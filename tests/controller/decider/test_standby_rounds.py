@@ -15,13 +15,11 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
-from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decision import Adopted, Planned, Skip, StandbysPlaced
-from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.standbys.rounds import NAMED_S, ROUND, ROUND_INTERVAL_S
+from trimtab_controller.decider.memory.standbys import NAMED_S, ROUND, ROUND_INTERVAL_S
+from trimtab_controller.decider.values.decision import Adopted, Planned, Skip, StandbysPlaced, describe, names_of
+from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.standbys.instances import instance
+from benchmarks.standbys import instance
 from tests.controller.decider.decider_situations import APP, OPERATOR, kg
 from trimtab_agent.engines.faust.group.placing import PlacingReason, place
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import FixedWorker, NotReady, SmoothedView, Worker
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
-from trimtab_controller.decider.standbys.rounds import StandbyRounds
+from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
+from trimtab_controller.decider.memory.standbys import StandbyRounds
+from trimtab_controller.decider.values.reasons import NotReady, SkipReason
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import FixedWorker, SmoothedView, Worker
 from trimtab_controller.execution.state import placement_of
-from trimtab_models.standbys import StandbyBudget
+from trimtab_models.standbys.problem import StandbyBudget
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement

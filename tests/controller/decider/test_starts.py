@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.controller.decider.observed_snapshots import APP, W0, node, owned, snapshot
-from trimtab_controller.decider.size.rounds import KEPT, LONGEST_S, Starts
+from trimtab_controller.decider.policies.sizes import KEPT, LONGEST_S, Starts
 from trimtab_controller.execution.state import ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId

@@ -6,13 +6,12 @@ import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, TAIL, TalkingJob
 from tests.controller.decider.test_measured_collocation import ALBIC, Watched
-from trimtab_controller.decider.decision import Planned, Skip
-from trimtab_controller.decider.describe import describe
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import PlannableView, Worker
-from trimtab_controller.decider.planning.trial import BAND_SHARE, trial_in
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.policies.trial import BAND_SHARE, trial_in
+from trimtab_controller.decider.values.decision import Planned, Skip, describe
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.values.settings import Settings
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.state import Execution
 from trimtab_models.albic.fit import CostFit, Unknown
 from trimtab_protocol.messages.names import HostId, KeyGroup, OperatorId, WorkerId

@@ -7,13 +7,11 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import NEEDS, SETTINGS, execution, only, window
-from trimtab_controller.decider.decision import Decision, Scaled, Skip
-from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import Decided, ExecutionChanged, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.operators.rolling import restarts
-from trimtab_controller.decider.operators.undrained import Allowed, waits
+from trimtab_controller.decider.policies.rolling import Allowed, restarts, waits
+from trimtab_controller.decider.values.decision import Decision, Scaled, Skip, describe, names_of
+from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
 from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling

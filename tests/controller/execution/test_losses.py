@@ -172,6 +172,23 @@ def test_a_target_that_cannot_restore_is_taken_back_so_that_another_one_can_be_n
     assert [each.key_groups[0].partition for each in restoring(machine)] == [3], "the next one has its turn"
 
 
+@pytest.mark.parametrize(("owner", "ends"), [(W1, HandoverPhase.DONE), (W2, HandoverPhase.FAILED)])
+def test_a_target_that_owns_it_already_stays_named_until_a_window_shows_who_owns_it(
+    owner: WorkerId, ends: HandoverPhase
+) -> None:
+    """The group has noticed the loss, and windows are late: the row must not lead back to the worker that is lost."""
+    machine = lost()
+    [one] = restoring(machine)
+    actions = machine.on_event(T0 + 62, refused(one.prepare, Refusal.PRECONDITION))
+    assert CommandKind.ABANDON not in commands(actions)
+    assert rows(machine)[1] == (W0, W1)
+
+    machine.on_event(T0 + 70, WindowSeen(start_s=T0 + 63, end_s=T0 + 65, owners={kg(1): owner}))
+    ended = next(each for each in the_round(machine).handovers if each.id == one.id)
+    assert ended.phase is ends
+    assert rows(machine)[1] == ((W0, W1) if owner == W1 else (W2,))
+
+
 @pytest.mark.parametrize("refusal", [Refusal.CATCH_UP_TIMEOUT, None])
 def test_a_target_that_takes_too_long_goes_on_restoring_as_the_next_owner(refusal: Refusal | None) -> None:
     machine = lost()

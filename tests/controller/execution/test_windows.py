@@ -94,6 +94,37 @@ def test_a_worker_that_vanishes_within_a_window_counts_from_its_last_report_in_i
     assert taken == {APP: AppPauses(unowned=(Unowned(since=1014.0, until=1020.0, key_groups=2),))}
 
 
+def test_a_worker_whose_agent_was_told_to_end_goes_on_without_it() -> None:
+    """Both are told to end, and the agent is faster: the worker gives its key groups away in order half a minute on."""
+    found = PauseTracker()
+    found.observe(made(1010.0))
+    last = made(1020.0)
+    found.observe(replace(last, ended=(HOSTS[W0],)))
+    unseen = without(made(1030.0), W0)
+    unseen = replace(unseen, hosts=tuple(row for row in unseen.hosts if row.host != HOSTS[W0]))
+    assert found.observe(unseen) == {}
+    taken = without(made(1060.0, ALL_ON_W1), W0)
+    assert found.observe(replace(taken, hosts=unseen.hosts)) == {}
+
+
+def test_a_worker_whose_agent_is_back_counts_from_when_that_misses_it() -> None:
+    found = PauseTracker()
+    found.observe(replace(made(1020.0), ended=(HOSTS[W0],)))
+    unseen = without(made(1030.0), W0)
+    found.observe(replace(unseen, hosts=tuple(row for row in unseen.hosts if row.host != HOSTS[W0])))
+    found.observe(made(1050.0, {kg(2): W1}, w0=AWAY))
+    taken = found.observe(without(made(1070.0, ALL_ON_W1), W0))
+    assert taken == {APP: AppPauses(unowned=(Unowned(since=1040.0, until=1060.0, key_groups=2),))}
+
+
+def test_a_worker_that_ends_before_its_agent_counts_from_its_last_report() -> None:
+    found = PauseTracker()
+    found.observe(made(1010.0))
+    found.observe(replace(made(1020.0, {kg(2): W1}, w0=AWAY), ended=(HOSTS[W0],)))
+    taken = found.observe(without(made(1030.0, ALL_ON_W1), W0))
+    assert taken == {APP: AppPauses(unowned=(Unowned(since=1010.0, until=1020.0, key_groups=2),))}
+
+
 def test_a_worker_that_gave_its_key_groups_away_has_left_nothing() -> None:
     found = PauseTracker()
     found.observe(made(1010.0))

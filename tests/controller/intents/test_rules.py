@@ -6,7 +6,7 @@ import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from trimtab_controller.decider.events import IntentsChanged
-from trimtab_controller.decider.rules.known import followed, known_rules
+from trimtab_controller.decider.values.rules import followed, known_rules
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.intents import rules
 from trimtab_controller.intents.change import Asked, Change, ChangeRefused, RefusalKind

@@ -9,9 +9,16 @@ import pytest
 from tests.controller.decider.decider_situations import APP, W0, kg
 from tests.controller.decider.deciders import window
 from tests.controller.execution.execution_transcripts import BEGUN, PREPARING, T0
-from trimtab_controller.decider.collocation.worth import Together
-from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind, Growth, WorkerUse
-from trimtab_controller.decider.decision import (
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.memory.evaluate import Evaluation
+from trimtab_controller.decider.memory.forecasts import ForecastReport
+from trimtab_controller.decider.memory.headroom import NO_CAPACITY
+from trimtab_controller.decider.memory.hosts import Host, HostsSeen
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.memory.predictions import MispredictedWorker, RoundMeasured
+from trimtab_controller.decider.memory.unknown_load import Gaps
+from trimtab_controller.decider.values.decision import (
+    ALL_NAMES,
     Adopted,
     Decision,
     Forgotten,
@@ -28,20 +35,14 @@ from trimtab_controller.decider.decision import (
     SizeVerdict,
     Skip,
     StandbysPlaced,
+    names_of,
     not_ready,
 )
-from trimtab_controller.decider.describe import ALL_NAMES, names_of
-from trimtab_controller.decider.events import MispredictedWorker, RoundMeasured
-from trimtab_controller.decider.forecast.rounds import ForecastReport
-from trimtab_controller.decider.hosts.headroom import NO_CAPACITY
-from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
-from trimtab_controller.decider.known import WindowResult
-from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.evaluate import Evaluation
-from trimtab_controller.decider.observing.unknown_load import Gaps
-from trimtab_controller.decider.observing.view import FixedWorker, NotReady
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind, NotReady, SkipReason
+from trimtab_controller.decider.values.settings import Requirements, Settings
+from trimtab_controller.decider.window.collocation import Together
+from trimtab_controller.decider.window.concerns import ClusterUse, Growth, WorkerUse
+from trimtab_controller.decider.window.view import FixedWorker
 from trimtab_controller.execution.events import RestoreEnded, RoundEnded
 from trimtab_controller.execution.state import Execution, Recovery
 from trimtab_controller.loop.inbox import Inbox

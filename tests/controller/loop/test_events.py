@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from tests.controller.cli.status_examples import node
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, OPERATOR, T0, W0, W1, W2, kg, plan, started
-from trimtab_controller.decider.decision import Planned
-from trimtab_controller.decider.events import MeasuredMove, RoundMeasured
+from trimtab_controller.decider.memory.predictions import MeasuredMove, RoundMeasured
+from trimtab_controller.decider.values.decision import Planned
 from trimtab_controller.execution.events import Action, Publish, StopWanted
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution

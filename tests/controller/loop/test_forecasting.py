@@ -2,8 +2,14 @@
 
 import pytest
 
-from trimtab_controller.decider.forecast.history import DAY, encode_demand, key_of
-from trimtab_controller.decider.forecast.rounds import ForecastMode, ForecastReport, ForecastSettings
+from trimtab_controller.decider.memory.forecasts import (
+    DAY,
+    ForecastMode,
+    ForecastReport,
+    ForecastSettings,
+    encode_demand,
+    key_of,
+)
 from trimtab_controller.loop.recovery import recalled_demand
 from trimtab_controller.loop.status_builder import forecast_status
 from trimtab_models.forecast import Accuracy, Error

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trimtab_controller.decider.size.settings import ScalingSettings
+from trimtab_controller.decider.values.scaling import ScalingSettings
 from trimtab_controller.loop.hook import MAX_OUTPUT_BYTES, Hook, HookResult
 from trimtab_protocol.messages.names import AppId
 

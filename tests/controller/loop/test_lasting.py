@@ -3,7 +3,7 @@
 from tests.controller.decider.deciders import BALANCED, window
 from tests.controller.execution.execution_transcripts import APP
 from tests.controller.loop.test_events import status
-from trimtab_controller.decider.concerns import Concern, ConcernKind
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind
 from trimtab_controller.loop.telemetry import SETTLED, LastingConcerns
 from trimtab_protocol.messages.status import ConcernStatus
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.controller.cli.status_examples import STATUS
 from trimtab_controller.configuration import decode
-from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.events import IntentsChanged, SolverAnswered
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.values.decision import Decision, Skip
+from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.execution.journal import Flaw, Hold
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.loop.preview import ClusterState, informed, preview_decision

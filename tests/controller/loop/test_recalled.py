@@ -7,7 +7,7 @@ import pytest
 from tests.controller.decider.talking_job import APP, HEAD, TAIL, TalkingJob
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.loop.recovery import recalled_costs
 from trimtab_controller.loop.status_builder import StatusBuilder

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.loop.inbox_records import APP, NOW, TOPICS, an_ack
-from trimtab_controller.decider.decision import Skip
-from trimtab_controller.decider.events import IntentsChanged, Saving, SnapshotArrived
+from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.memory.predictions import Saving
+from trimtab_controller.decider.values.decision import Skip
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.journal import Flaw, Hold
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, ScalingPhase, WorkerScaling
 from trimtab_controller.loop.publications import status_record

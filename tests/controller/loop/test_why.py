@@ -10,10 +10,10 @@ from tests.controller.cli.status_examples import STATUS
 from tests.controller.decider.hosted_job import APP, kg
 from tests.controller.execution.execution_transcripts import CLUSTER, W0, W1, W2
 from trimtab_controller.cli.why import show
-from trimtab_controller.decider.known import WindowResult
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import UNLIMITED, FixedWorker, NotReady, PlannableView, Worker
-from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.values.reasons import NotReady, SkipReason
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import UNLIMITED, FixedWorker, PlannableView, Worker
 from trimtab_controller.execution.state import Execution, HandMoved, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.loop.events.explanation import explain_plan, moves_of
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here

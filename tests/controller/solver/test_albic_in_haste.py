@@ -7,7 +7,8 @@ import pytest
 
 from trimtab_controller.solver.answer import Answer, Flows, Method, Placing, Question
 from trimtab_controller.solver.balance import answer, collocation_problem_of
-from trimtab_models import albic
+from trimtab_models.albic import solve as albic
+from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.solving import Infeasible, StopRule
 
 WORKERS, KEY_GROUPS = 100, 2000
@@ -40,7 +41,7 @@ def crowded() -> Question:
 
 
 def test_albic_without_time_is_no_worse_than_balance_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(problem: albic.CollocationProblem, *, stop: StopRule, seed: int) -> albic.AlbicResult | Infeasible:
+    def stopped(problem: CollocationProblem, *, stop: StopRule, seed: int) -> albic.AlbicResult | Infeasible:
         return in_time(problem, stop=lambda: True, seed=seed)
 
     in_time, asked = albic.solve, crowded()
@@ -58,7 +59,7 @@ def test_albic_without_time_is_no_worse_than_balance_alone(monkeypatch: pytest.M
 def test_albic_without_time_leaves_no_more_rules_broken_than_balance_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten key groups belong on the second half of the workers; thirteen moves mend that."""
 
-    def stopped(problem: albic.CollocationProblem, *, stop: StopRule, seed: int) -> albic.AlbicResult | Infeasible:
+    def stopped(problem: CollocationProblem, *, stop: StopRule, seed: int) -> albic.AlbicResult | Infeasible:
         return in_time(problem, stop=lambda: True, seed=seed)
 
     in_time, asked = albic.solve, crowded()

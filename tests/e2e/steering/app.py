@@ -79,7 +79,7 @@ if "follows what it owns" in SETUP["planted"]:
 
     changelog_reader.ChangelogReader._apply = late  # type: ignore[method-assign]
 if "unguarded" in SETUP["planted"]:
-    guarded.StoreGuard._apply_or_end = lambda self, changelog, apply: apply  # type: ignore[method-assign]
+    guarded.StoreGuard._apply_or_end = lambda self, table, apply: apply  # type: ignore[method-assign]
 
 for name in SETUP["planted"]:
     DEFECTS.get(name, lambda: None)()

@@ -29,12 +29,13 @@ from tests.e2e.steering.run_setup import SOURCE
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Scenario, begin
 from tests.e2e.steering.standbys import warm
-from trimtab_controller.decider.hosts.hosts import HostsSeen
-from trimtab_controller.decider.observing.owned import Owned, OwnedTable
-from trimtab_controller.decider.observing.view import PlannableView, Worker
-from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, place_orphans
-from trimtab_controller.decider.orphans.restores import Restores
-from trimtab_controller.decider.standbys.copies import Held
+from trimtab_controller.decider.memory.hosts import HostsSeen
+from trimtab_controller.decider.memory.orphans import Orphaned
+from trimtab_controller.decider.policies.orphan_placing import OPERATIONS, place_orphans
+from trimtab_controller.decider.policies.restores import Restores
+from trimtab_controller.decider.window.copies import Held
+from trimtab_controller.decider.window.owned import Owned, OwnedTable
+from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Recovery
 from trimtab_controller.plan import PlanReason

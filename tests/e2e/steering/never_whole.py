@@ -12,12 +12,11 @@ from tests.e2e.steering.cluster import Cluster, worker
 from tests.e2e.steering.run_setup import CLUSTER, HOST
 from tests.e2e.steering.scenarios import begin
 from trimtab_controller.decider import events as deciding
-from trimtab_controller.decider.decision import Adopted, Decision, Planned, Skip, StandbysPlaced
-from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.values.decision import Adopted, Decision, Planned, Skip, StandbysPlaced, describe
+from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution, HandoverPhase

@@ -11,10 +11,10 @@ from tests.e2e.steering.app_names import note_fault
 from tests.e2e.steering.cluster import Cluster, until, worker
 from tests.e2e.steering.run_setup import CLUSTER
 from tests.e2e.steering.scenarios import begin
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import PlannableView, Worker
-from trimtab_controller.decider.standbys.choice import choose_standbys
-from trimtab_controller.decider.standbys.rounds import ROUND
+from trimtab_controller.decider.memory.standby_choice import choose_standbys
+from trimtab_controller.decider.memory.standbys import ROUND
+from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 

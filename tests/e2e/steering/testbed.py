@@ -37,19 +37,11 @@ from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Scenario, begin
 from tests.e2e.steering.standbys import warm
 from tests.e2e.steering.verdict import pauses
-from trimtab_models.dyndl import (
-    OnlineParams,
-    RemoteTaskCosts,
-    ScheduleProblem,
-    ScheduleResult,
-    Start,
-    WaitingPolicy,
-    WaitingRule,
-    solve_list,
-    solve_offline,
-    solve_online,
-)
-from trimtab_models.instances import AffineCost
+from trimtab_models.dyndl.offline import solve_list, solve_offline
+from trimtab_models.dyndl.online import OnlineParams, Start, WaitingPolicy, WaitingRule, solve_online
+from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem
+from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.instances.scheduling import AffineCost
 from trimtab_models.solving import Infeasible, Never
 from trimtab_protocol.messages.commands import CommandKind, Phase
 from trimtab_protocol.messages.names import KeyGroup, WorkerId

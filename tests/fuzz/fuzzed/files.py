@@ -15,14 +15,11 @@ from tests.fuzz.fuzzed.decoder import Decoder, Form, joined, parted
 from trimtab_agent.configuration import ConfigurationError, load_configuration
 from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
 from trimtab_controller.configuration import BadConfiguration, load
-from trimtab_models.instances import (
-    BadInstance,
-    encode_snapshot,
-    parse_scheduling,
-    parse_sizing,
-    parse_snapshot,
-    parse_topology,
-)
+from trimtab_models.instances.reading import BadInstance
+from trimtab_models.instances.scheduling import parse_scheduling
+from trimtab_models.instances.sizing import parse_sizing
+from trimtab_models.instances.snapshot import encode_snapshot, parse_snapshot
+from trimtab_models.instances.topology import parse_topology
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.names import HostId

@@ -32,8 +32,8 @@ from trimtab_agent.reporting.report import ReportHead, assemble
 from trimtab_agent.reporting.roster import Roster
 from trimtab_controller.decider.events import SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.planning.instance import instance_of, question_of
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.policies.instance import instance_of, question_of
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.events import AckSeen, ExecutionLimits
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution

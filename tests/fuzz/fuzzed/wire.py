@@ -59,7 +59,7 @@ from trimtab_agent.commands.events import (
     ProcessNoted,
 )
 from trimtab_agent.commands.journal import decode_line, encode_line
-from trimtab_controller.decider.forecast.history import decode_demand, encode_demand
+from trimtab_controller.decider.memory.forecasts import decode_demand, encode_demand
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.state import (
     AppSize,

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trimtab_models.albic import CollocationProblem
-from trimtab_models.balance import BalanceProblem
+from trimtab_models.albic.problem import CollocationProblem
+from trimtab_models.balance.problem import BalanceProblem
 
 BALANCE = set(BalanceProblem.__dataclass_fields__)
 
@@ -20,21 +20,15 @@ def build(homes: list[int], loads: Any, flows: list[tuple[int, int, float]], **c
     count, nodes = len(homes), changes.pop("nodes", max(homes, default=0) + 1)
     fields: dict[str, Any] = {
         "load": np.broadcast_to(np.array(loads, float), (count,)).copy(),
-        "cost_bytes": np.ones(count),
         "home": np.array(homes, np.int64),
-        "pinned": np.zeros(count, bool),
-        "in_flight": np.zeros(count, bool),
         "capacity": np.ones(nodes),
-        "removing": np.zeros(nodes, bool),
-        "usage": np.zeros((0, count)),
-        "limit": np.zeros((0, nodes)),
     }
     given = {name: changes.pop(name) for name in list(changes) if name in BALANCE}
     fields |= {name: np.array(value) if isinstance(value, list) else value for name, value in given.items()}
     source, target, rate = zip(*flows, strict=True) if flows else ((), (), ())
     operator = changes.pop("operator", list(range(count)))
     return CollocationProblem(
-        balance=BalanceProblem(**fields),
+        balance=BalanceProblem.plain(**fields),
         operator=np.array(operator, np.int64),
         source=np.array(source, np.int64),
         target=np.array(target, np.int64),

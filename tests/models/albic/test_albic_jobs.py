@@ -2,20 +2,12 @@
 
 import numpy as np
 
-from trimtab_models.albic import AlbicParams, Strategy, solve
-from trimtab_models.balance import BalanceParams, Effort
-from trimtab_models.instances import MigrationBudget
-from trimtab_models.simulation import (
-    EXACT,
-    DriftingJob,
-    Perception,
-    generated_job,
-    policy_named,
-    real_job_1,
-    real_job_2,
-    real_job_3,
-    simulate,
-)
+from trimtab_models.albic.solve import AlbicParams, Strategy, solve
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.solve import BalanceParams
+from trimtab_models.instances.snapshot import MigrationBudget
+from trimtab_models.simulation.rounds import EXACT, Perception, policy_named, simulate
+from trimtab_models.simulation.workloads import DriftingJob, generated_job, real_job_1, real_job_2, real_job_3
 
 SHORT = BalanceParams(effort=Effort(steps=100, patience=100), polish=Effort(steps=0))
 

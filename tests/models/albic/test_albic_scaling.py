@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from trimtab_models.albic import (
-    AlbicParams,
+from trimtab_models.albic.scaling import (
     PotentialPlacement,
     ScalingDirection,
     ScalingPolicy,
@@ -12,7 +11,9 @@ from trimtab_models.albic import (
     decide_scaling,
     potential,
 )
-from trimtab_models.balance import BalanceParams, Effort
+from trimtab_models.albic.solve import AlbicParams
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.solve import BalanceParams
 from trimtab_models.solving import Infeasible, Never
 
 SHORT = AlbicParams(balance=BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20)))

@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.albic.keep import parts_to_keep
+from trimtab_models.albic.joining import Joining, PlanEvaluator, Weights, _GreedyChoice, choose_greedily
 from trimtab_models.albic.model import optimise
-from trimtab_models.albic.pairs import Joining, PlanEvaluator
-from trimtab_models.albic.parts import parts_of
+from trimtab_models.albic.parts import parts_of, parts_to_keep
 from trimtab_models.albic.scores import scored_pairs
-from trimtab_models.albic.selection import Weights, _GreedyChoice, choose_greedily
-from trimtab_models.balance import Spared
 from trimtab_models.solving import Never
+from trimtab_models.spared import Spared
 
 quick = settings(max_examples=40)
 

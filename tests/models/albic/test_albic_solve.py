@@ -10,10 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_controller.cli import main
-from trimtab_models.albic import AlbicParams, Strategy, solve
-from trimtab_models.balance import BalanceParams, BalanceResult, Effort, Obstacle, Spared
-from trimtab_models.balance import solve as solve_balance
+from trimtab_models.albic.solve import AlbicParams, Strategy, solve
+from trimtab_models.balance.drain import Obstacle
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.balance.solve import BalanceParams
+from trimtab_models.balance.solve import solve as solve_balance
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
+from trimtab_models.spared import Spared
 
 SHORT = BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20))
 MANY = AlbicParams(balance=SHORT)
@@ -41,19 +45,23 @@ def talking(cluster, count=4, **changes):
     return cluster(homes, 4.0, flows, operator=operator, **costs | changes)
 
 
+def predicted_load(problem, result):
+    return problem.loads(result.balance.allocation).sum()
+
+
 @both
 def test_a_pair_is_brought_together(cluster, params):
     problem = talking(cluster, max_migrations=2)
     result = plan_of(problem, params)
     assert result.collocation > 0
     assert result.balance.score.migrations <= 2
-    assert (result.predicted_load < 32, result.within) == (True, True)
+    assert (predicted_load(problem, result) < 32, result.within) == (True, True)
 
 
 def test_many_pairs_in_one_round_and_half_of_the_load_is_gone(cluster):
     problem = talking(cluster)
     result = plan_of(problem)
-    assert (result.collocation, result.predicted_load, result.balance.score.migrations) == (1, 16, 4)
+    assert (result.collocation, predicted_load(problem, result), result.balance.score.migrations) == (1, 16, 4)
     assert result.predicted_load_distance == pytest.approx(0)
 
 
@@ -170,12 +178,6 @@ def test_lost_key_groups_go_to_their_partners_for_nothing(cluster):
     result = plan_of(problem)
     assert result.balance.allocation.tolist() == [1, 1, 0, 1, 1, 0, 1, 0]
     assert result.balance.score.migrations == 0
-
-
-def test_a_move_in_flight_is_not_reversed_silently(cluster):
-    problem = talking(cluster, in_flight=[True] + [False] * 7)
-    result = plan_of(problem)
-    assert result.balance.reversed_in_flight == ((0,) if 0 in moved(result, problem) else ())
 
 
 @both
@@ -303,7 +305,6 @@ def test_every_plan_keeps_every_rule_and_tells_the_truth(cluster, arguments, par
     assert broken_rules(problem, allocation) == []
     after = predicted_loads(problem, allocation)
     assert result.predicted_load_distance == pytest.approx(load_distance(problem.balance, after, allocation), abs=1e-8)
-    assert result.predicted_load == pytest.approx(after.sum())
     given_distance = load_distance(problem.balance, problem.balance.load, allocation)
     assert result.balance.score.load_distance == pytest.approx(given_distance, abs=1e-8)
     assert result.balance.lower_bound <= given_distance + 1e-8

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_models.albic import Samples, TupleCost, Unknown, fit_costs
-from trimtab_models.albic.fit import student_quantile
+from trimtab_models.albic.fit import Samples, TupleCost, Unknown, fit_costs, student_quantile
 
 SENDING, RECEIVING, WORK = 20e-6, 30e-6, 200e-6
 

@@ -6,11 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trimtab_models.albic import load_index, scored_pairs
-from trimtab_models.albic.improve import CollocationImprover, Join
-from trimtab_models.albic.keep import parts_to_keep
-from trimtab_models.albic.metis import cut
-from trimtab_models.albic.parts import parts_of
+from trimtab_models.albic.parts import cut, parts_of, parts_to_keep
+from trimtab_models.albic.problem import load_index
+from trimtab_models.albic.scores import scored_pairs
+from trimtab_models.albic.solve import CollocationImprover, Join
 
 
 def pairs_of(problem):

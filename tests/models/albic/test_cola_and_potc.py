@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.albic.two_choices import two_choices
-from trimtab_models.albic import solve_cola
+from benchmarks.albic.table import two_choices
+from trimtab_models.albic.cola import solve_cola
 from trimtab_models.solving import Infeasible, Never, PlanStatus
 
 

@@ -5,7 +5,15 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from trimtab_models.simulation import DriftingJob, JobEdge, periods, problem_at, real_job_1, real_job_2, real_job_3
+from trimtab_models.simulation.workloads import (
+    DriftingJob,
+    JobEdge,
+    periods,
+    problem_at,
+    real_job_1,
+    real_job_2,
+    real_job_3,
+)
 
 JOBS = [real_job_1(), real_job_2(), real_job_3()]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from tests.sim.simulated.ledger import Violation
-from trimtab_controller.decider.operators.modes import PlanTimes
+from trimtab_controller.decider.values.plan_settings import PlanTimes
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 

@@ -5,9 +5,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from trimtab_controller.decider.decision import SolveWanted
-from trimtab_controller.decider.planning import instance, judgement
-from trimtab_controller.decider.standbys import choice as standbys
+from trimtab_controller.decider.memory import standby_choice as standbys
+from trimtab_controller.decider.policies import instance, judgement
+from trimtab_controller.decider.policies.admission import SolveWanted
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
 

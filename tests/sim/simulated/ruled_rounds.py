@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 
 from tests.controller.decider.hosted_job import APP, WINDOW_S, HostedJob, Machine, kg
 from tests.sim.simulated.ledger import Violation
-from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decision import Adopted, Decision, Planned, Scaled, StandbysPlaced
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import SmoothedView
+from trimtab_controller.decider.values.decision import Adopted, Decision, Planned, Scaled, StandbysPlaced
+from trimtab_controller.decider.values.reasons import ConcernKind
+from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.intents import AddRule, Drain, Intent
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId

@@ -18,7 +18,7 @@ from tests.sim.simulated.traits import BALANCE, WINDOW_S
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import Heal, World, world_folder
 from tests.sim.simulated.zone_faults import ZONE_FAULTS
-from trimtab_controller.decider.standbys import rounds
+from trimtab_controller.decider.memory import standbys as rounds
 from trimtab_controller.leadership.machine import CandidateRole
 
 CHOSEN = 100

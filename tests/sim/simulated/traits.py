@@ -6,8 +6,8 @@ from tests.sim.simulated.budgeted import UNKNOWN_PAUSE_S, some_budget, some_time
 from tests.sim.simulated.ruled import some_rules
 from tests.sim.simulated.zoned import ZONED_EVERY, is_zoned, zone_rules
 from trimtab_controller.configuration import Configuration
-from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings, PlanTimes
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings, PlanTimes
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.execution.state import GuardSettings

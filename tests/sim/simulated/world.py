@@ -40,7 +40,7 @@ from tests.sim.simulated.traits import (
 )
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.zoned import ZoneCheck, zone_of_host
-from trimtab_controller.decider.observing.observe import LOST_HOSTS_SHARE
+from trimtab_controller.decider.memory.observe import LOST_HOSTS_SHARE
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_or_make_key

@@ -9,6 +9,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from aiokafka.abc import AbstractTokenProvider
 from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
@@ -18,6 +19,8 @@ from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.settings.kafka import KafkaSettings, Sasl, Tls, for_faust, read_kafka
 
+TLS_FILES: WeakKeyDictionary[ssl.SSLContext, Tls] = WeakKeyDictionary()
+"""Where the contexts come from that were made here: a context itself cannot be given to another process."""
 TOKEN_LIMIT_S = 10.0
 """How long the service that issues tokens may take to answer."""
 
@@ -95,4 +98,5 @@ def _context(tls: Tls) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=tls.ca)
     if tls.certificate is not None:
         context.load_cert_chain(tls.certificate, tls.key)
+    TLS_FILES[context] = tls
     return context

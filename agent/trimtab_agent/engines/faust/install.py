@@ -28,7 +28,7 @@ from trimtab_agent.engines.faust.safety.open_files import raise_limit
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.steering.steering import FaustSteering
 from trimtab_agent.engines.faust.transport.client import Connection, ask_bootstrap_servers_again
-from trimtab_agent.engines.faust.transport.consumer import SteeredTransport, keep_what_waits
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport, keep_what_waits
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.decode import MAX_NAME, NAME_PATTERN
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
@@ -86,7 +86,7 @@ def install(
         shared,
         connection=_connection(app),
         named_topics=lambda: _topics(operators or {}),
-        unfit_parts=lambda: (*unfit_tables(app), *unfit_agents(app)),
+        unfit_parts=lambda: (*unfit_tables(app), *unfit_agents(app), *unfit_topics(app)),
         settings=chosen,
     )
     hop, reasons = None, [*complaints(), *unfit(app)]
@@ -110,7 +110,7 @@ def install(
     if socket := os.environ.get("TRIMTAB_SOCKET"):
         collector = Collector(sensor, steering.status, worker=worker)
         options = {"app": shared.app, "worker": worker, "socket": Path(socket)}
-        app.service(_link(executor=steering.executor, status=steering.status, collector=collector, **options))
+        app.service(_link(app, executor=steering.executor, status=steering.status, collector=collector, **options))
     return Plugin(steering=steering, sensor=sensor, hop=hop)
 
 
@@ -148,6 +148,14 @@ def unfit_agents(app: Any) -> Iterator[str]:
     for name, agent in app.agents.items():
         if agent.isolated_partitions:
             yield f"agent {name}: isolated_partitions starts and stops its actors at rebalances only"
+
+
+def unfit_topics(app: Any) -> Iterator[str]:
+    """The topics that the app reads and that make steering impossible, each with the reason."""
+    own = {*app.tables.changelog_topics, app._leader_assignor._leader_topic_name}
+    for topic in sorted({topic for channel in app.topics if not channel.acks for topic in channel.topics} - own):
+        if not app.topics.acks_enabled_for(topic):  # by any other reader
+            yield f"topic {topic}: with acks=False nobody knows which of its events are done"
 
 
 def unfit_tables(app: Any) -> Iterator[str]:
@@ -191,7 +199,7 @@ def _steer(
     async def finish_and_stop() -> None:
         if fence.broken:
             return  # begun events must not be finished, and waiting for them would never end
-        if app._consumer is not None:
+        if isinstance(app._consumer, SteeredConsumer):
             await app._consumer.finish()
         await stop_consumer()
 
@@ -203,12 +211,17 @@ def _steer(
     app.on_before_shutdown.connect(close, weak=False)
 
 
-def _link(**options: Any) -> type[AgentConnection]:
+def _link(faust_app: Any, **options: Any) -> type[AgentConnection]:
     """A service class for the app.  Faust starts it after tables are restored, when the worker's state is known."""
 
     class AgentLink(AgentConnection):
         def __init__(self, **service: Any) -> None:
             super().__init__(**options, **service)
+
+        async def start(self) -> None:
+            """Connect, unless this is a program that only asks or sends: it is no worker."""
+            if not (faust_app.client_only or faust_app.producer_only):
+                await super().start()
 
     return AgentLink
 

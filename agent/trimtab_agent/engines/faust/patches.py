@@ -50,7 +50,8 @@ and holds up all other records. | It asks for each topic that it writes to. | `t
 | `end-before-state-is-overwritten` | A changelog may be applied to a partition that this worker writes. | The worker \
 ends before that. | `safety/store_guard.py` |
 | `end-before-foreign-state-is-written` | After partitions were added to a source topic of a table, two workers may \
-write one table partition. Where Faust notices, the event counts as done. | The worker ends before that. | \
+write one table partition. Where Faust notices, the event counts as done. | The worker ends before that, and before an \
+event reads a table that operators have put elsewhere. | \
 `safety/store_guard.py` |
 | `end-while-the-broker-is-away` | A worker that is told to stop while a fetch waits to be repeated loses its \
 consumer's thread, and waits for it for 60 s. | The fetch ends like any other. | `transport/lost_inputs.py` |
@@ -75,7 +76,10 @@ addresses, it tries the old ones for ever. | When none of them answers, it asks 
 use, or that has members which are no Faust. | It tries again. | `transport/thread.py`, `transport/consumer.py` |
 | `deleted-topic-not-awaited` | A commit with an offset of a topic that has been deleted is repeated without end, and \
 nothing else is committed. Records for it are kept for 20 minutes, and a flush waits for them. | The offset is left \
-out, and the records are given up. | `transport/thread.py`, `transport/producer.py` |
+out, and outputs are given up. A changelog is made again. | `transport/thread.py`, `transport/producer.py` |
+| `leader-not-awaited` | A rebalance waits for records whose partition has no leader. Longer than \
+`broker_rebalance_timeout`, and all workers are out of the group. | It drops them after a quarter of that, and does \
+their events again. | `transport/producer.py`, `transport/consumer.py` |
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
@@ -130,6 +134,7 @@ class Patch(StrEnum):
     AWAITED = "brokers-awaited"
     RIGHTS = "rights-awaited"
     DELETED = "deleted-topic-not-awaited"
+    LEADER = "leader-not-awaited"
     TOPICS_KNOWN = "topics-known-before-assignment"
     ENDS_AT_POSITION = "recovery-ends-at-position"
     AS_STORED = "restored-as-stored"

@@ -156,7 +156,7 @@ PRIVATES: tuple[Private, ...] = (
         ("_leader_topic_name",),
         (("is_leader", ()),),
     ),
-    Private(faust.tables.manager.TableManager, (), "table of a changelog", ("_changelogs",)),
+    Private(faust.tables.manager.TableManager, (Patch.DELETED,), "table of a changelog", ("_changelogs",)),
     Private(
         faust.tables.recovery.Recovery,
         (Patch.ENDS_AT_POSITION,),
@@ -171,6 +171,7 @@ PRIVATES: tuple[Private, ...] = (
             ("need_recovery", ()),
             ("flush_buffers", ()),
             ("_set_recovery_ended", ()),
+            ("on_rebalance", ("assigned", "revoked", "newly_assigned", "generation_id")),
         ),
     ),
     Private(
@@ -275,12 +276,18 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         MessageAccumulator,
-        (Patch.FENCE, Patch.DELETED),
+        (Patch.FENCE, Patch.DELETED, Patch.LEADER),
         "",
-        ("_batches", "drain_by_nodes"),
+        ("_batches", "_exception", "drain_by_nodes"),
         (("fail_all", ("exception",)),),
     ),
-    Private(MessageBatch, (Patch.DELETED,), "", ("_ttl", "record_count"), (("expired", ()),)),
+    Private(
+        MessageBatch,
+        (Patch.DELETED, Patch.LEADER),
+        "",
+        ("_ttl", "record_count"),
+        (("expired", ()), ("failure", ("exception",))),
+    ),
     Private(aiokafka.cluster.ClusterMetadata, (Patch.DELETED,), "", ("_partitions", "_last_successful_refresh_ms")),
     Private(ProduceRequest, (Patch.AFTER_REFUSAL,), "", ("_topics",)),
     Private(TransactionManager, (Patch.AFTER_REFUSAL,), "", ("_sequence_numbers",)),

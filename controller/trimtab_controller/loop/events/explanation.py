@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from trimtab_controller.decider.decision import ProposalOutcome
+from trimtab_controller.decider.values.decision import ProposalOutcome
 from trimtab_controller.loop.events.of_execution import WAITS
 from trimtab_protocol.console_documents import PlanExplanation, PlannedLoad, PlannedMove
 from trimtab_protocol.messages.codec import copied

@@ -5,8 +5,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from trimtab_controller.decider.decision import Decision, Planned, ProposalEnded, Proposed
-from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.memory.predictions import RoundMeasured
+from trimtab_controller.decider.values.decision import Decision, Planned, ProposalEnded, Proposed
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.publisher import Record
 from trimtab_controller.loop.events.of_execution import (

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from trimtab_controller.decider.decision import ProposalEnded, ProposalOutcome
-from trimtab_controller.decider.describe import describe_plan
-from trimtab_controller.decider.events import MeasuredMove
+from trimtab_controller.decider.memory.predictions import MeasuredMove
+from trimtab_controller.decider.values.decision import ProposalEnded, ProposalOutcome, describe_plan
 from trimtab_controller.execution.state import (
     Execution,
     Handover,

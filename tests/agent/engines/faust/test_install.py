@@ -8,11 +8,12 @@ from typing import Any
 import faust
 import pytest
 from faust.assignor.partition_assignor import PartitionAssignor
+from faust.transport.drivers.aiokafka import Consumer, Producer
 
 from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
 from trimtab_agent.engines.faust.agent_link import AgentConnection
-from trimtab_agent.engines.faust.install import _topics, unfit, unfit_agents, unfit_tables
+from trimtab_agent.engines.faust.install import _topics, unfit, unfit_agents, unfit_tables, unfit_topics
 from trimtab_agent.engines.faust.measure import Collector
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 from trimtab_protocol.messages.names import WorkerId
@@ -175,6 +176,18 @@ def test_agents_whose_actors_follow_rebalances_alone_are_named() -> None:
     assert [reason.split(":")[0] for reason in unfit_agents(isolated)] == ["agent alone"]
 
 
+def test_an_app_whose_events_are_never_acknowledged_cannot_be_steered() -> None:
+    async def reasons() -> list[str]:
+        silent = app()
+        silent.topics.add(aiter(silent.topic("fine")))
+        silent.topics.add(aiter(silent.topic("silent", acks=False)))
+        silent.topics.add(aiter(silent.topic("fine", acks=False)))
+        silent.topics._acking_topics.add("fine")
+        return list(unfit_topics(silent))
+
+    assert asyncio.run(reasons()) == ["topic silent: with acks=False nobody knows which of its events are done"]
+
+
 def test_with_a_socket_the_worker_talks_to_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIMTAB_SOCKET", "/run/trimtab/agent.sock")
     talking = app()
@@ -209,3 +222,23 @@ def test_whether_placements_are_verified_is_said(
     caplog.clear()
     install(app())
     assert "not verified" not in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["client_only", "producer_only"])
+def test_a_program_that_only_asks_or_sends_is_no_worker(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A web server of the same code, with `app.start_client()`: it is in no group, and no agent counts it."""
+    monkeypatch.setenv("TRIMTAB_SOCKET", "/run/trimtab/agent.sock")
+
+    async def run() -> tuple[list[type], bool]:
+        asking = app()
+        install(asking)
+        setattr(asking, mode, True)
+        if mode == "client_only":
+            assert type(asking.consumer) is Consumer
+        (service,) = asking._extra_services
+        link = await asking.on_init_extra_service(service)
+        await link.maybe_start()
+        await asking._stop_consumer()
+        return [type(asking.producer)], link.started
+
+    assert asyncio.run(run()) == ([Producer], False)

@@ -12,7 +12,7 @@ import pytest
 from tests.fuzz.fuzzed.samples import REPORT
 from tests.fuzz.fuzzed.wire import ENTRIES, sealed_entry
 from trimtab_agent.commands.events import ENTRIES as LINES
-from trimtab_controller.decider.forecast.history import DemandRecord
+from trimtab_controller.decider.memory.forecasts import DemandRecord
 from trimtab_controller.execution.journal import EntryRecord, decode_entry, encode_entry
 from trimtab_protocol.messages import intents, local
 from trimtab_protocol.messages.codec import (

@@ -195,6 +195,9 @@ class KeyGroupHandover:
         finally:
             consumer.withheld -= sources
         self.check(generation)
+        if (ahead := self._standbys.ahead(ends)) is not None:
+            await self.request_rejoin()  # a rebalance restores the table from what is left
+            raise Denied(Refusal.FAILED, f"the changelog {ahead}")
         committed = time.monotonic()
         return Given(
             offsets=offsets,

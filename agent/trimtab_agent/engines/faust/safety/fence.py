@@ -51,6 +51,8 @@ class Fence:
         """An event was refused: it has left its queue and comes back only after a rejoin."""
         self.broken = False
         """State was not written, or was about to be overwritten: nothing this process does may count any more."""
+        self.dropped = False
+        """Records of this generation were dropped: their events must not count as done."""
         self._heard_at: float | None = None
 
     def heard(self, sent_at: float) -> None:
@@ -67,7 +69,7 @@ class Fence:
 
     def renew(self) -> None:
         """A new generation begins, in which refused events are read again."""
-        self.lost = self.tripped = False
+        self.lost = self.tripped = self.dropped = False
 
     @property
     def over(self) -> bool:

@@ -25,10 +25,11 @@ After four others nothing more is committed or sent, and the worker ends:
 - A changelog record is applied to a partition that is active here (patch end-before-state-is-overwritten).  The worker
   would read back its own older writes and overwrite newer ones.  Faust legitimately does that only to restore, before
   any source is open.
-- An event of this worker writes a table partition of another one (patch end-before-foreign-state-is-written).  A
-  source topic and a table are then not co-partitioned: partitions were added to one of them, or the app's author put
-  them into different operators.  Faust compares the partition counts only before the first write of a topic's events
-  to a table, and counts the event that fails as done.
+- An event of this worker writes or reads a table partition of another one
+  (patch end-before-foreign-state-is-written).  A source topic and a table are then not co-partitioned: partitions were
+  added to one of them, or the app's author put them into different operators.  Faust compares the partition counts only
+  before the first write of a topic's events to a table, and counts the event that fails as done.  It has all topics
+  with the same number of partitions on one worker, so a read goes elsewhere only with operators; it would find nothing.
 
 The group sees a worker that was killed.  Other workers process its last events again, at most one commit interval.
 """
@@ -87,14 +88,15 @@ class StoreGuard:
 
     def _watch_store(self, table: Any, store: Any) -> None:
         replace_damaged(store)
-        store._get, store._contains = self._get_or_end(store, store._get), self._get_or_end(store, store._contains)
+        for name in ("_get", "_contains"):
+            setattr(store, name, self._read_own(table, self._get_or_end(store, getattr(store, name))))
         store.persisted_offset = self._get_or_end(store, store.persisted_offset)
         # A full disk stops a standby, but ends no worker.
         store.set_persisted_offset = self._do_or_end(store, store.set_persisted_offset)
         for name in ("_visible_keys", "_visible_items"):
             setattr(store, name, self._read_all_or_end(store, getattr(store, name)))
         apply = self._do_or_end(store, store.apply_changelog_batch)
-        store.apply_changelog_batch = self._apply_or_end(table.changelog_topic_name, apply)
+        store.apply_changelog_batch = self._apply_or_end(table, apply)
         write, delete = store._set, store._del
         anywhere = table.is_global or table.use_partitioner
 
@@ -168,12 +170,15 @@ class StoreGuard:
         """Raises StateBreach, after which the worker ends; LateWrite where no source partition is of this worker."""
         if message is None or message.tp.topic is None:
             raise self._late(f"table {table.name}, key {key!r:.60}: {tp.topic}/{tp.partition} is another worker's")
+        self._breach("written", f"{message.tp} is written to a table of {tp.topic}", tp)
+
+    def _breach(self, how: str, what: str, tp: TP) -> None:
         breach = StateBreach(
-            f"{message.tp} is written to a table of {tp.topic}, but this worker owns partition {tp.partition} "
-            "of the first topic only: give both the same number of partitions, and put them into one operator"
+            f"{what}, but this worker owns partition {tp.partition} of the first topic only: "
+            "give both the same number of partitions, and put them into one operator"
         )
         self._on_breach()
-        self._end("a table partition of another worker would be written, this worker ends: %s", breach)
+        self._end(f"a table partition of another worker would be {how}, this worker ends: %s", breach)
         raise breach
 
     def _late(self, what: str) -> LateWrite:
@@ -222,6 +227,35 @@ class StoreGuard:
                 raise
 
         return write_or_end
+
+    def _read_own(self, table: Any, get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        if table.is_global or table.use_partitioner:
+            return get
+        changelog = table.changelog_topic_name
+
+        def read_own(key: Any) -> Any:
+            event = current_event()
+            if event is not None and (tp := TP(changelog, event.message.partition)) not in active():
+                self._refuse_foreign_read(event.message, tp)
+            return get(key)
+
+        def active() -> Collection[TP]:
+            tps: set[TP] = self._app.assignor._active_tps
+            return tps
+
+        return read_own
+
+    def _refuse_foreign_read(self, message: Any, tp: TP) -> None:
+        """Raises StateBreach, after which the worker ends, where stock Faust would have the partition here.
+
+        It assigns all topics with the same number of partitions together; operators that the app names may not.
+        """
+        consumer = self._app._consumer
+        if message.tp.topic is None or consumer.is_late(message):
+            return
+        count = consumer.thread.partition_count
+        if count(message.tp.topic) == count(tp.topic):
+            self._breach("read", f"an event of {message.tp} reads a table of {tp.topic}", tp)
 
     def _get_or_end(self, store: Any, get: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def get_or_end(key: Any) -> Any:
@@ -275,12 +309,15 @@ class StoreGuard:
             for path in found_by(error, store):
                 mark(path)
 
-    def _apply_or_end(self, changelog: str, apply: Callable[..., None]) -> Callable[..., None]:
+    def _apply_or_end(self, table: Any, apply: Callable[..., None]) -> Callable[..., None]:
+        changelog = table.changelog_topic_name
+
         def apply_or_end(batch: Iterable[Any], to_key: Any, to_value: Any) -> None:
             # Faust applies a late record of a partition that it has just given away to the table of the record before.
             # A record without a key is no state; it would hold up all others.
             own = [each for each in batch if each.message.tp.topic == changelog and each.message.key is not None]
-            if own and not self._restoring():
+            # Each worker reads all of a global table, for which Faust calls all partitions active everywhere.
+            if own and not (table.is_global or self._restoring()):
                 active = self._app.assignor._active_tps
                 if touched := sorted({event.message.tp for event in own if event.message.tp in active}):
                     error = StateBreach(f"changelog records for {touched[0]}, which this worker owns and writes")

@@ -17,6 +17,7 @@ from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.steering.lost_offsets import Again, OwnCommits, done_again, set_back, tell_of_reset
 from trimtab_agent.engines.faust.steering.parts import SteeringParts, wait_until
 from trimtab_agent.engines.faust.tables import other_logs
+from trimtab_agent.engines.faust.tables.bulk_restore import FilesFirst
 from trimtab_agent.engines.faust.tables.other_logs import ends_of
 from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
 from trimtab_agent.engines.faust.tables.windows import close_each_once
@@ -82,6 +83,7 @@ class GroupWatcher:
         gc.collect()
         gc.freeze()
         other_logs.watch(app, self.tell)
+        FilesFirst(app, self._parts.bulk)
         close_each_once(app, self._parts.ownership, answer_from_own_partitions(app))
         self._parts.work.attach(asyncio.get_running_loop())
         self._parts.side.start()

@@ -13,6 +13,7 @@ from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
 from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
 from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.steering.standby_reconciler import StandbyReconciler
+from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.waiting import until
 
@@ -32,6 +33,7 @@ class SteeringParts:
     work: BackgroundWork
     pending: PendingHandovers
     side: SideServices
+    bulk: BulkRestore
     settings: SteeringSettings
 
 

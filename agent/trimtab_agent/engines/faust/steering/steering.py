@@ -23,6 +23,7 @@ from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandov
 from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.steering.standby_reconciler import StandbyReconciler
 from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
+from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.copies import DiskCopies
 from trimtab_agent.engines.faust.tables.standbys import Standbys
@@ -91,7 +92,8 @@ class FaustSteering:
     ) -> None:
         self._app = app
         self._shared = shared
-        ownership, reader = Ownership(app, shared.app), ChangelogReader(connection)
+        ownership, bulk = Ownership(app, shared.app), BulkRestore(connection)
+        reader = ChangelogReader(connection, bulk, on_shorter=lambda: self._work.start_from_thread(self._settle))
         self.standbys = Standbys(app, ownership, reader, shared.troubles.tell)
         self._handover = KeyGroupHandover(app, ownership, self.standbys, settings)
         self._work, pending = BackgroundWork(), PendingHandovers()
@@ -117,6 +119,7 @@ class FaustSteering:
             work=self._work,
             pending=pending,
             side=self._side,
+            bulk=bulk,
             settings=settings,
         )
         self._receiver = HandoverReceiver(parts)

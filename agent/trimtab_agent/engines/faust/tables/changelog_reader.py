@@ -1,23 +1,30 @@
 """Applies changelogs to the warm standby tables of key groups that this worker does not own.
 
 Faust's own standby goes through the drain loop record by record and delays the worker's source events while it catches
-up.  This reader has its own consumer, without a group, on the side loop.
+up.  This reader has its own consumer, without a group, on the side loop.  What a table lacks more than a little of its
+changelog, it gets by files first.
 
 How far a table is, is the reader's position and not its last record.  A changelog may end with offsets that are no
 records: the marker at the end of a transaction, a transaction that was aborted, records that compaction or retention
 has removed.  Aborted records are not applied.
+
+A changelog that has lost its end (an unclean election, a broker's disk) is read from its start by aiokafka, and the
+offsets of the table say nothing any more.  It is not followed further, and whoever follows it again sees what is left.
 """
 
 import asyncio
 import contextlib
+import functools
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from faust.types import TP
 
+from trimtab_agent.engines.changelog_files import Written
+from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore, Missing, StoreEvent, StoreMessage, take_in
 from trimtab_agent.engines.faust.transport.client import Connection, for_ever
 
 CHUNK_RECORDS = 500
@@ -27,25 +34,20 @@ IDLE_S = 0.1
 interpreter away from the app's agents, and costs about as much for one record as for a hundred."""
 
 
-class _Message(NamedTuple):
-    tp: TP
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-
-
-class _StoreEvent(NamedTuple):
-    """The part of a Faust event that a table's store needs."""
-
-    message: _Message
-
-
 class ChangelogReader:
     """Follows changelog partitions and keeps the last offset applied to each local table."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(
+        self, connection: Connection, bulk: BulkRestore, on_shorter: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_shorter` is called in the side loop's thread after a changelog was found to have lost its end."""
         self._connection = connection
+        self._bulk = bulk
+        self._on_shorter = on_shorter
+        self._missing: dict[TP, Missing] = {}
+        """What files are to bring; these partitions are not read meanwhile."""
+        self._lacking = asyncio.Event()
+        """Set when there may be some of it."""
         self._applied: dict[TP, int] = {}
         self._tables: dict[TP, Any] = {}
         self._changed = False
@@ -75,16 +77,20 @@ class ChangelogReader:
         records, seconds = self._busy
         return records / seconds if seconds else 0.0
 
-    def follow(self, tp: TP, table: Any, applied: int) -> None:
-        """Apply all records after offset `applied` to `table`."""
+    def follow(self, tp: TP, table: Any, applied: int, end: int = 0) -> None:
+        """Apply all records after offset `applied` to `table`; `end` = where the changelog ends, if it lacks some."""
         with self._lock:
             self._tables[tp], self._applied[tp], self._changed = table, applied, True
+            if (missing := Missing(table, applied + 1, end)).much:
+                self._missing[tp] = missing
+                self._tell(self._lacking.set)
 
     def leave(self, tps: Iterable[TP]) -> None:
         """Stop following.  After the return nothing more is written to the tables of these partitions."""
         with self._lock:
             for tp in tps:
                 self._tables.pop(tp, None)
+                self._missing.pop(tp, None)
                 if self._applied.pop(tp, None) is not None:
                     self._changed = True
 
@@ -99,17 +105,23 @@ class ChangelogReader:
         self._tell_hurry()
 
     def _tell_hurry(self) -> None:
-        """From any thread: an event belongs to one loop."""
+        self._tell(self._hurry.set if self._first else self._hurry.clear)
+
+    def _tell(self, change: Callable[[], None]) -> None:
+        """Change an event from any thread: it belongs to one loop."""
         if self._loop is not None:
-            tell = self._hurry.set if self._first else self._hurry.clear
             with contextlib.suppress(RuntimeError):  # the loop has just been closed
-                self._loop.call_soon_threadsafe(tell)
+                self._loop.call_soon_threadsafe(change)
 
     async def run(self) -> None:
         """Follow until cancelled.  Runs on the side loop."""
         self._loop = asyncio.get_running_loop()
+        self._lacking.set()
         try:
-            await for_ever(self._follow, "cannot read changelogs for standby tables, retrying")
+            await asyncio.gather(
+                for_ever(self._follow, "cannot read changelogs for standby tables, retrying"),
+                for_ever(self._restore, "cannot restore standby tables by files, retrying"),
+            )
         finally:
             self._loop = None
 
@@ -131,7 +143,7 @@ class ChangelogReader:
                 if not following:
                     await asyncio.sleep(IDLE_S)
                     continue
-                first = [TopicPartition(*tp) for tp in self._first & self.followed]
+                first = [TopicPartition(*tp) for tp in self._first & self._read_now()]
                 began = time.monotonic()
                 batches = await reader.getmany(*first, timeout_ms=50, max_records=CHUNK_RECORDS)
                 for tp, records in batches.items():
@@ -141,6 +153,42 @@ class ChangelogReader:
                     await self._rest()
         finally:
             await reader.stop()
+
+    async def _restore(self) -> None:
+        """Let files bring what tables lack.  What is left when that ends, the reader reads."""
+        while True:
+            await self._lacking.wait()
+            self._lacking.clear()
+            with self._lock:
+                missing = dict(self._missing)
+            if not missing:
+                continue
+            wanted = functools.partial(self._still_missing, missing)
+            await self._bulk.run(missing, functools.partial(self._take_in, wanted), wanted)
+            with self._lock:
+                for tp in wanted():
+                    del self._missing[tp]
+                self._changed = True
+
+    def _still_missing(self, missing: dict[TP, Missing]) -> list[TP]:
+        return [tp for tp, each in missing.items() if self._missing.get(tp) is each]
+
+    def _take_in(self, wanted: Callable[[], list[TP]], tp: TP, written: Written) -> bool:
+        with self._lock:
+            if tp not in wanted() or written.first != self._applied[tp] + 1:
+                return False
+            take_in(self._tables[tp], tp, written)
+            self._applied[tp] = written.last
+            self.records += written.records
+            # A hand-over may count on a table that lacks little: what is left is read at once, and not waited for.
+            if not self._missing[tp]._replace(first=written.last + 1).much:
+                del self._missing[tp]
+                self._changed = True
+            return True
+
+    def _read_now(self) -> frozenset[TP]:
+        with self._lock:
+            return frozenset(self._applied.keys() - self._missing.keys())
 
     def _count(self, records: int, seconds: float) -> None:
         if records:
@@ -152,15 +200,24 @@ class ChangelogReader:
 
         `_apply` has applied all records before a position, unless something has changed since the last seek.
         """
-        at_end = True
+        at_end, shorter = True, list[TP]()
         with self._lock:
             if self._changed:
                 return False
             for tp, applied in self._applied.items():
+                if tp in self._missing:
+                    continue
                 state = reader._subscription.subscription.assignment.state_value(TopicPartition(*tp))
-                if state.has_valid_position:
-                    self._applied[tp] = max(applied, state.position - 1)
-                    at_end &= state.position >= (state.lso or 0)
+                if not state.has_valid_position:
+                    continue
+                if state.position <= applied:  # it was out of range
+                    shorter.append(tp)
+                    continue
+                self._applied[tp] = state.position - 1
+                at_end &= state.position >= (state.lso or 0)
+        if shorter:
+            self.leave(shorter)
+            self._on_shorter()
         return at_end
 
     async def _rest(self) -> None:
@@ -171,7 +228,7 @@ class ChangelogReader:
 
     def _assign(self, reader: Any) -> bool:
         with self._lock:
-            positions: Mapping[TP, int] = dict(self._applied)
+            positions = {tp: applied for tp, applied in self._applied.items() if tp not in self._missing}
             self._changed = False
         reader.unsubscribe()
         if positions:
@@ -188,7 +245,7 @@ class ChangelogReader:
             fresh = [record for record in records if record.offset > applied]
             if fresh:
                 self._tables[tp].apply_changelog_batch(
-                    [_StoreEvent(_Message(tp, tp.partition, r.offset, r.key, r.value)) for r in fresh]
+                    [StoreEvent(StoreMessage(tp, tp.partition, r.offset, r.key, r.value)) for r in fresh]
                 )
                 self._applied[tp] = fresh[-1].offset
                 self.records += len(fresh)

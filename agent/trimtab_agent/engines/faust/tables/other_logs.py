@@ -13,7 +13,8 @@ lost, and Faust goes on with what is left.  The changelog of a windowed table de
 
 A database whose offset is at or beyond the end of its changelog needs no such proof: the changelog has lost records (a
 broker's disk, an unclean election, a backup), or was made anew.  Faust would end the worker at each start.  Nobody else
-has what the changelog lacks, so the database is set aside and not deleted.
+has what the changelog lacks, so the database is set aside and not deleted.  A worker that runs notices it when it
+writes, gives the key group away, or follows the changelog as a standby.
 """
 
 import asyncio
@@ -38,17 +39,51 @@ SKEW_S = 60.0
 """By how much the clocks of workers may differ.  A larger difference only makes a worker restore state that it has."""
 LIMIT_S = 3.0
 """How long the broker may take to answer; databases are not checked, and nothing is told, otherwise."""
+AHEAD = "%s ends at %d, this worker had written up to %d"
 
 
 def watch(app: Any, tell: Tell) -> None:
     """Check every database that Faust opens at a rebalance.  Call it once, when all tables are known."""
     for table in app.tables.values():
         if isinstance(table.data, Store):
-            table.data.on_rebalance = _open_or_begin_anew(app, table, table.data.on_rebalance, tell)
+            overwritten: dict[TP, tuple[int, int]] = {}
+            table.data.on_rebalance = _open_or_begin_anew(app, table, table.data.on_rebalance, tell, overwritten)
+            topic = table.changelog_topic
+            topic._on_published = _note_where_it_is(app, table, topic._on_published, overwritten)
+
+
+def _note_where_it_is(
+    app: Any, table: Any, on_published: Callable[..., None], overwritten: dict[TP, tuple[int, int]]
+) -> Callable[..., None]:
+    """Ask for a rebalance, which restores the table, when a record gets an offset that its database has already."""
+    newest: dict[TP, int] = {}
+
+    def note_where_it_is(sent: asyncio.Future[Any], message: Any, **known: Any) -> None:
+        written = None if sent.cancelled() or sent.exception() is not None else sent.result()
+        if written is None or written.offset < 0:  # it is a repetition, and the broker does not know of what
+            on_published(sent, message=message, **known)
+            return
+        tp, offset = TP(written.topic, written.partition), written.offset
+        if tp not in overwritten and offset <= newest.get(tp, offset):
+            stored = _stored(table, tp)
+            if stored is not None and offset <= stored:
+                overwritten[tp] = stored, offset
+                thread = app.consumer.thread
+                app.add_future(thread.run(thread.request_rejoin))
+        newest[tp] = offset
+        on_published(sent, message=message, **known)
+        if tp in overwritten and tp.partition in table.data._dbs:  # also whoever opens it after a crash shall see it
+            table.data.set_persisted_offset(tp, overwritten[tp][0])
+
+    return note_where_it_is
 
 
 def _open_or_begin_anew(
-    app: Any, table: Any, on_rebalance: Callable[..., Awaitable[None]], tell: Tell
+    app: Any,
+    table: Any,
+    on_rebalance: Callable[..., Awaitable[None]],
+    tell: Tell,
+    overwritten: dict[TP, tuple[int, int]],
 ) -> Callable[..., Any]:
     async def open_or_begin_anew(assigned: Collection[TP], *others: Any, **options: Any) -> None:
         tables = {tp: table for tp in assigned if tp.topic == table.changelog_topic_name}
@@ -61,7 +96,9 @@ def _open_or_begin_anew(
             first_since(app.consumer, written), starts_of(app.consumer, opened), ends_of(app.consumer, stored)
         )
         ahead = {tp: (at, ends[tp]) for tp, at in stored.items() if tp in ends and at >= ends[tp]}
-        await _set_aside_those_ahead(table, ahead, tell)
+        ahead |= {tp: found for tp, found in overwritten.items() if tp in stored}
+        overwritten.clear()
+        await set_aside_those_ahead(table, ahead, tell)
         await _replace_those_of_other_logs(tables, {tp: at for tp, at in first.items() if tp not in ahead})
         if table.changelog_topic.deleting:
             await _replace_those_behind(app, table, {tp: starts[tp] for tp in opened if tp in written and tp in starts})
@@ -88,12 +125,18 @@ async def ends_of(consumer: Any, tps: Collection[TP]) -> dict[TP, int]:
     return found
 
 
-async def _set_aside_those_ahead(table: Any, ahead: Mapping[TP, tuple[int, int]], tell: Tell) -> None:
+def ahead_of(table: Any, tp: TP, end: int) -> str | None:
+    """That a changelog ends before what an open database has of it; None if it does not."""
+    at = _stored(table, tp)
+    return None if at is None or at < end else AHEAD % (f"{tp.topic}/{tp.partition}", end, at)
+
+
+async def set_aside_those_ahead(table: Any, ahead: Mapping[TP, tuple[int, int]], tell: Tell) -> None:
     """Let databases begin anew that have offsets which their changelogs do not have; say so."""
     store = table.data
     for tp, (offset, end) in sorted(ahead.items()):
         store._dbs[tp.partition] = await in_own_thread(_begin_anew, store, tp.partition)
-        what = f"{tp.topic}/{tp.partition} ends at {end}, this worker had written up to {offset}"
+        what = AHEAD % (f"{tp.topic}/{tp.partition}", end, offset)
         tell(Trouble.STATE_LOST, f"state is lost, seen {minute(time.time())}: the changelog {what}")
         log.critical(
             "state is lost: the changelog %s. It has lost records (a broker's disk, an unclean leader election, an old "

@@ -11,7 +11,14 @@ from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.safety.troubles import Tell
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, open_database
-from trimtab_agent.engines.faust.tables.other_logs import first_since, gap, last_writes, report
+from trimtab_agent.engines.faust.tables.other_logs import (
+    ahead_of,
+    first_since,
+    gap,
+    last_writes,
+    report,
+    set_aside_those_ahead,
+)
 from trimtab_agent.engines.faust.waiting import in_own_thread
 from trimtab_protocol.messages.names import KeyGroup
 
@@ -57,13 +64,14 @@ class Standbys:
             await self._open(table, tp.partition, log_of, check)
             if self._ownership.is_active(tp):
                 continue  # taken over while its database was being opened
+            if ahead_of(table, tp, ends[tp]):
+                await set_aside_those_ahead(table, {tp: (table.persisted_offset(tp), ends[tp])}, self._tell)
+                check()
             if found := gap(tp, table, starts[tp]):
                 gaps.append(found)
             persisted = table.persisted_offset(tp)
             applied = max(-1 if persisted is None else persisted, starts[tp] - 1)
-            if applied > ends[tp] - 1:
-                raise ValueError(f"{tp}: the local table is at offset {applied}, beyond the changelog's end {ends[tp]}")
-            self._reader.follow(tp, table, applied)
+            self._reader.follow(tp, table, applied, ends[tp])
         report(gaps, self._tell)
 
     async def _open(self, table: Any, partition: int, log_of: dict[str, Any], check: Check) -> None:
@@ -100,6 +108,11 @@ class Standbys:
     def has(self, ends: dict[TP, int]) -> bool:
         """Whether the local tables contain the changelogs up to these ends."""
         return all(self._applied(tp) >= end - 1 for tp, end in ends.items())
+
+    def ahead(self, ends: dict[TP, int]) -> str | None:
+        """That one of these changelogs ends before what its local table has of it; None if none does."""
+        found = (ahead_of(self._ownership.table(tp), tp, end) for tp, end in sorted(ends.items()))
+        return next(filter(None, found), None)
 
     def prefer(self, changelogs: Collection[TP]) -> None:
         """Read these changelogs before those that other key groups restore from; end it with `prefer_no_more`."""

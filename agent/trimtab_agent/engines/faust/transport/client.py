@@ -12,6 +12,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaError
 
+from trimtab_agent.engines.faust.credentials import TLS_FILES
 from trimtab_protocol.messages.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
@@ -20,6 +21,25 @@ RETRY_S = 1.0
 
 Connection = Mapping[str, Any]
 """Bootstrap servers and security settings of an aiokafka client."""
+
+
+class NotPlain(Exception):
+    """Settings that cannot be given to another process; the message says which."""
+
+
+async def as_plain_data(connection: Connection) -> dict[str, Any]:
+    """The settings for another process: files in the place of a TLS context, a token in the place of a provider.
+
+    Raises NotPlain for a context that the app has made itself, and what a provider of tokens raises.
+    """
+    plain = dict(connection)
+    if (context := plain.pop("ssl_context", None)) is not None:
+        if (files := TLS_FILES.get(context)) is None:
+            raise NotPlain("the app has made its TLS context itself, and not by broker_options")
+        plain["tls"] = {"ca": files.ca, "certificate": files.certificate, "key": files.key}
+    if (provider := plain.pop("sasl_oauth_token_provider", None)) is not None:
+        plain["token"] = {"value": await provider.token(), "extensions": provider.extensions()}
+    return plain
 
 
 async def for_ever(work: Callable[[], Awaitable[None]], complaint: str) -> None:

@@ -326,6 +326,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def _note_delivery(self, tp: TP, offset: int) -> None:
         self._density.read(tp, offset)
+        if not self.app.topics.acks_enabled_for(tp.topic):  # nothing of it is ever done, as far as is known
+            self._position[tp] = offset + 1
+            return
         delivered = self._delivered.get(tp)
         if offset < self._position.get(tp, 0):
             return  # the app has gone back: Faust acknowledges nothing that is committed already
@@ -370,8 +373,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         written_here = dict(self._writes_from)
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
-        if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
+        limit_s = self.app.conf.broker_rebalance_timeout
+        if not await self.drain(sources, limit_s / 2):
             self.not_finished("the rebalance continues")
+        await self.app.producer.flush_or_drop(limit_s / 4)
         try:
             await self._on_partitions_revoked(revoked)
             if self._held:
@@ -831,14 +836,27 @@ class SteeredTransport(Transport):  # type: ignore[misc]
             app, fence, on_breach=lambda: self.watcher.breached(), tell=lambda *told: self.watcher.tell(*told)
         )
 
-    def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
-        """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here."""
+    def create_producer(self, **options: Any) -> Any:
+        """Create the app's producer.  A program that only asks or sends is no worker, and has Faust's own."""
+        no_worker = self.app.client_only or self.app.producer_only
+        return (
+            Transport(self.url, self.app).create_producer(**options)
+            if no_worker
+            else super().create_producer(**options)
+        )
+
+    def create_consumer(self, callback: Any, **options: Any) -> Any:
+        """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here.
+
+        A program that only asks (`app.start_client()`) is in no group, and has Faust's own.
+        """
+        if self.app.client_only:
+            return Transport(self.url, self.app).create_consumer(callback, **options)
         for table in self.app.tables.values():
             if isinstance(table.data, Store):
                 _restore_as_stored(table)
         self.guard.watch()
-        consumer: SteeredConsumer = super().create_consumer(callback, **options)
-        return consumer
+        return super().create_consumer(callback, **options)
 
 
 def _restore_as_stored(table: Any) -> None:
@@ -848,8 +866,14 @@ def _restore_as_stored(table: Any) -> None:
     the types that the app has now (of a window: by the type of its key), and leaves out what it cannot decode.
     """
     if table._on_changelog_event is None:  # it gets the events, and only an app that is not steered has it
-        schema = table.changelog_topic.schema = copy.copy(table.changelog_topic.schema)  # the app may use it elsewhere
+        topic = table.changelog_topic
+        schema = copy.copy(topic.schema)  # the app may use it elsewhere
         schema.loads_key, schema.loads_value = _key_as_stored, _value_as_stored
+        # Only for what the recovery reads: an agent may read the topic, too.  Of two channels with the same types Faust
+        # would decode for one.
+        topic.clone_using_queue = lambda queue: topic.clone(
+            queue=queue, is_iterator=True, schema=schema, key_type=bytes, value_type=bytes
+        )
     if not table.is_global:  # with a buffer of one record, Faust goes on to apply the worker's own ones
         table.recovery_buffer_size = max(2, table.recovery_buffer_size)
 

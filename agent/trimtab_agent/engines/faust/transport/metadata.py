@@ -12,6 +12,8 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
+NO_LEADER = -1
+"""In the metadata of a partition whose brokers are all away."""
 FIRST_LOOK_AFTER_S = 0.1
 WAIT_AT_MOST_S = 1.0
 LOOK_AGAIN_AFTER_S = 2.0

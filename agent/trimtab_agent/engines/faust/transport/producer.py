@@ -3,15 +3,16 @@
 It goes on after a refused record, and no offset is committed after it has failed.
 
 (patch flush-waits-for-all, patch fence-after-session, patch go-on-after-refusal, patch end-when-state-fails,
-patch impossible-record-refused, patch leaders-not-forgotten, patch brokers-awaited)
+patch impossible-record-refused, patch leaders-not-forgotten, patch brokers-awaited, patch leader-not-awaited)
 """
 
 import asyncio
 import logging
 import struct
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Self
 
 import aiokafka
@@ -26,7 +27,10 @@ from faust.transport.drivers.aiokafka import Producer
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, break_off, uptime
 from trimtab_agent.engines.faust.safety.refused import REFUSALS, refusal
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
+from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
+from trimtab_agent.engines.faust.transport.metadata import NO_LEADER
 from trimtab_agent.engines.faust.waiting import POLL_S
+from trimtab_protocol.wording import first_few
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +40,10 @@ GONE_S = 20.0
 """How long an output waits for a topic that is not there, and all commits and hand-overs with it."""
 LOOK_AGAIN_S = 1.0
 """How often to look whether such a topic is back, while there are outputs for it."""
+LOOK_S = 0.1
+"""How often to look at what waits for a topic that is not there, or is dropped before a rebalance."""
 NOT_SENT = "%s cannot be sent, this worker ends: %s"
+DROPPED = "the group rebalances while %s has no leader: what was done since the last commit is dropped and done again"
 FATAL = frozenset({45, 47, 59})
 """Error codes after which the broker refuses everything that this producer sends to the partition: out of order,
 epoch, unknown producer."""
@@ -55,6 +62,7 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         on_fatal: Callable[[KafkaError], None],
         on_refused: Callable[[str, int, KafkaError, list[bytes | None]], None],
         is_output: Callable[[str], bool] = lambda _: False,
+        on_changelog_gone: Callable[[str], None] = lambda _: None,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
@@ -64,7 +72,10 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self._gone: set[str] = set()
         """Topics of outputs that were not there for `GONE_S`: until they are back, nothing waits for them."""
         self._missing_since: dict[str, float] = {}
-        """Since when no broker knows the topic of outputs that wait (seconds of `uptime`)."""
+        """Since when no broker knows the topic of records that wait (seconds of `uptime`)."""
+        self._asked_for: Counter[str] = Counter()
+        """Topics that are not there, each with the number of records that wait for it outside of a batch."""
+        self._on_changelog_gone = on_changelog_gone
         self._on_refused = on_refused
         self.condemned = False
         self._on_fatal = on_fatal
@@ -101,22 +112,41 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         async def tracked(topic: str) -> Any:
             """Ask for this topic in each later update, too, also if it is known (patch leaders-not-forgotten)."""
             self.client._topics.add(topic)
+            if topic in self.client.cluster._partitions:
+                return await known(topic)
+            self._asked_for[topic] += 1
+            try:
+                return await until_known(topic)
+            finally:
+                self._asked_for[topic] -= 1
+
+        async def until_known(topic: str) -> Any:
+            since = uptime()
             while not self._is_gone(topic):
-                try:
-                    async with asyncio.timeout(GONE_S if is_output(topic) else None):
+                if self.condemned:
+                    raise WorkerFenced(f"the group rebalances, and {topic} is not there")
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
                         return await known(topic)
-                except TimeoutError:
-                    if self._asked_s() < GONE_S / 2:  # a broker has said so
+                if uptime() - since > GONE_S and self._asked_s() < GONE_S / 2:  # a broker has said so
+                    since = uptime()
+                    if is_output(topic):
                         self._gone.add(topic)
+                    else:
+                        self._on_changelog_gone(topic)
             raise UnknownTopicOrPartitionError(topic)
 
         drain = self._message_accumulator.drain_by_nodes
 
-        def drain_what_is_there(*arguments: Any, **options: Any) -> Any:
-            self._give_up()
-            return drain(*arguments, **options)
+        def drain_and_give_up(*arguments: Any, **options: Any) -> Any:
+            batches, some_have_no_leader = drain(*arguments, **options)
+            if some_have_no_leader:  # else nothing is missing, and going through all would cost as much as the drain
+                self._give_up()
+            else:
+                self._missing_since.clear()
+            return batches, some_have_no_leader
 
-        self._message_accumulator.drain_by_nodes = drain_what_is_there
+        self._message_accumulator.drain_by_nodes = drain_and_give_up
         self.client.send, self.client._get_conn, self.client._wait_on_metadata = send_if_member, guarded, tracked
 
     async def start(self) -> None:
@@ -141,19 +171,41 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         return topic in self._gone
 
     def _give_up(self) -> None:
-        """Let outputs expire whose topic has been deleted (patch deleted-topic-not-awaited).
+        """Let outputs expire whose topic has been deleted; make changelogs again (patch deleted-topic-not-awaited).
+
+        Called after a drain that has found partitions without a leader; the next one drops what has expired.
 
         A broker that has just started may not know its topics yet, so each of its answers has to lack the topic.
         """
         there, now, waiting = self.client.cluster._partitions, uptime(), self._message_accumulator._batches
-        missing = {tp.topic for tp in waiting if tp.topic not in there and self._is_output(tp.topic)}
+        missing = {tp.topic for tp in waiting if tp.topic not in there}
         self._missing_since = {topic: self._missing_since.get(topic, now) for topic in missing}
+        for topic in [each for each in missing if now - self._missing_since[each] > GONE_S]:
+            if not self._is_output(topic):
+                missing.discard(topic)
+                self._missing_since[topic] = now
+                self._on_changelog_gone(topic)
         for tp, batches in waiting.items():
             if tp.topic in missing and now - self._missing_since[tp.topic] > GONE_S:
                 self._gone.add(tp.topic)
                 batches[0]._ttl = 0.0
                 gone: list[bytes | None] = [None] * batches[0].record_count
                 self._on_refused(tp.topic, tp.partition, UnknownTopicOrPartitionError(), gone)
+
+    def without_leader(self) -> list[str]:
+        """The partitions that records wait for and that no broker leads, and topics that are not there."""
+        leader = self.client.cluster.leader_for_partition
+        waiting = sorted(tp for tp in self._message_accumulator._batches if leader(tp) in (None, NO_LEADER))
+        return [f"{tp.topic}/{tp.partition}" for tp in waiting] + sorted(+self._asked_for)
+
+    def drop_what_waits(self) -> None:
+        """Send nothing more, and let go of what is not in flight."""
+        self.condemned = self.fence.dropped = True
+        accumulator = self._message_accumulator
+        accumulator._exception = WorkerFenced("the group rebalances")
+        for batches in accumulator._batches.values():
+            for batch in batches:
+                batch.failure(accumulator._exception)
 
     def _withheld(self) -> bool:
         return self._in_flight > 0 and self.fence.closed(uptime())
@@ -222,11 +274,16 @@ class SteeredProducer(Producer):  # type: ignore[misc]
             except Exception as error:  # Faust ends the worker, but commits first; what is in the buffer is lost
                 record = message.message
                 gone = isinstance(error.__cause__, UnknownTopicOrPartitionError) and self._is_output(record.channel)
-                if gone or refusal(error) is not None:  # the client knows already what the broker would say
-                    self.transport.guard.outputs_lost(str(record.channel), record.partition, error, [record.key])
+                dropped = isinstance(error.__cause__, WorkerFenced)  # and so is the commit of its event
+                if dropped or gone or refusal(error) is not None:  # the client knows already what the broker would say
+                    if not dropped:
+                        self.transport.guard.outputs_lost(str(record.channel), record.partition, error, [record.key])
                     sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     sent.set_exception(error.__cause__ or error)
-                    record.channel._on_published(sent, message=message, producer=self, state=defaultdict(lambda: None))
+                    sizes = {"keysize": len(record.key or b""), "valsize": len(record.value or b"")}
+                    # The sensors' own state, since Faust's for Prometheus, Datadog and Statsd expect a time in it.
+                    state = self.app.sensors.on_send_initiated(self, str(record.channel), message=record, **sizes)
+                    record.channel._on_published(sent, message=message, producer=self, state=state)
                     return
                 what = f"a record of {record.channel} with {len(record.value or b'')} bytes"
                 break_off(self.transport.fence, NOT_SENT, what, error)
@@ -284,8 +341,29 @@ class SteeredProducer(Producer):  # type: ignore[misc]
     def _new_producer(self, transactional_id: str | None = None) -> FencedProducer:
         assert transactional_id is None, "exactly_once is refused"
         settings = {**self._settings_default(), **self._settings_auth(), **self._settings_extra()}
-        told = {"on_fatal": self._end, "on_refused": self.transport.guard.outputs_lost, "is_output": self._is_output}
+        told = {
+            "on_fatal": self._end,
+            "on_refused": self.transport.guard.outputs_lost,
+            "is_output": self._is_output,
+            "on_changelog_gone": self._make_again,
+        }
         return FencedProducer(self.transport.fence, **told, **settings)
+
+    def _make_again(self, changelog: str) -> None:
+        """Make a changelog that has been deleted, as Faust does at the start of a worker."""
+        app = self.transport.app
+        said = f"state is lost, seen {minute(time.time())}: the changelog {changelog} is not there any more"
+        log.critical("%s. What is written to its table waits until it is made again, and nothing is committed", said)
+        self.transport.watcher.tell(Trouble.STATE_LOST, said[:200])
+
+        async def make() -> None:
+            try:
+                await app.tables._changelogs[changelog].changelog_topic.declare()
+            except Exception as error:  # it is tried again while something waits for it
+                log.error("the changelog %s cannot be made again: %r", changelog, error)
+
+        self.transport._topic_waiters.pop(changelog, None)  # it has the producer of the first time
+        app.add_future(make())
 
     def _is_output(self, topic: Any) -> bool:
         return str(topic) not in self.transport.app.tables.changelog_topics
@@ -306,6 +384,25 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         if self._producer is not None:
             await self._producer.flush()
         await asyncio.sleep(0)  # let the callbacks run that persist the changelog offsets
+
+    async def flush_or_drop(self, limit_s: float) -> None:
+        """Flush before a rebalance; drop all that is left after `limit_s`, if a partition of it has no leader.
+
+        The group would put out the workers that wait for it, and all their key groups would stand.
+        (patch leader-not-awaited)
+        """
+        flushing, producer = asyncio.ensure_future(self.flush()), self._producer
+        try:
+            while not (await asyncio.wait([flushing], timeout=limit_s))[0]:
+                limit_s = LOOK_AGAIN_S
+                if producer is not None and (producer.condemned or (waiting := producer.without_leader())):
+                    if not producer.condemned:
+                        log.error(DROPPED, first_few(waiting))
+                    producer.drop_what_waits()
+                    limit_s = LOOK_S
+            await flushing
+        finally:
+            flushing.cancel()
 
     async def renew_if_condemned(self) -> None:
         """Replace a producer that lost membership, and drop the messages that it held back."""

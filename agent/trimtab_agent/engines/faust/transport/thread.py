@@ -35,15 +35,13 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs
-from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
+from trimtab_agent.engines.faust.transport.metadata import NO_LEADER, TopicMetadata
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 NO_GENERATION: int = OffsetCommitRequest.DEFAULT_GENERATION_ID
 COMMIT_LIMIT_S = 5.0
 """How long a commit may wait before nothing new is begun: if the session ends, others do all of that again."""
-NO_LEADER = -1
-"""In the metadata of a partition whose brokers are all away."""
 COMMITTED_HERE = "trimtab"
 """Metadata of each offset that a worker commits.  Whoever sets offsets by a tool of Kafka writes other metadata."""
 RETRY_S = 3.0
@@ -234,13 +232,13 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         await super().on_thread_stop()
 
     async def commit(self, offsets: Mapping[TP, int]) -> bool:
-        """Commit, unless Faust's flush before it has shown that state was not written.
+        """Commit, unless Faust's flush before it has shown that something was not written.
 
-        (patch end-when-state-fails)
+        (patch end-when-state-fails, patch leader-not-awaited)
         """
         self._committing_since, self._denied = uptime(), None
         try:
-            committed: bool = not self.fence.broken and await super().commit(offsets)
+            committed: bool = not (self.fence.broken or self.fence.dropped) and await super().commit(offsets)
             if self._denied is not None:
                 self._complain("not committed, because Kafka does not let the app: %r", self._denied)
                 return False

@@ -32,6 +32,7 @@ class Worker:
         revoked: Exception | None = None,
         oldest: Callable[[], InWork | None] = lambda: None,
         longest_s: float = 0.0,
+        ahead: str | None = None,
     ) -> None:
         self.askers = iter(())
         """Whether an agent waits for an answer, each time that this is looked at."""
@@ -75,6 +76,7 @@ class Worker:
             leave=lambda _: None,
             is_followed=lambda _: True,
             has=lambda _: True,
+            ahead=lambda _: ahead,
             prefer=lambda _: None,
             prefer_no_more=lambda _: None,
         )
@@ -97,7 +99,11 @@ class Worker:
         return SimpleNamespace(
             is_open=True,
             thread=SimpleNamespace(
-                run=run, pause="pause", attach="attach", prove_by_commit=self._step("commit", commit)
+                run=run,
+                pause="pause",
+                attach="attach",
+                request_rejoin="rejoin",
+                prove_by_commit=self._step("commit", commit),
             ),
             withheld=set(),
             blocked=set(),
@@ -180,6 +186,16 @@ def test_a_key_group_does_not_stand_still_while_kafka_takes_no_outputs() -> None
         asyncio.run(worker.handover.release([MOVED], GENERATION))
 
     assert worker.told == ["pause", "drain", "app: revoked", "drain", "app: assigned", "attach"]
+
+
+def test_a_key_group_whose_changelog_has_lost_its_end_is_restored_and_not_given_away() -> None:
+    """The new owner would go on with what the changelog lacks, and so would its next one without it."""
+    worker = Worker(ahead="sums-changelog/3 ends at 12, this worker had written up to 20")
+
+    with pytest.raises(Denied, match="the changelog sums-changelog/3 ends at 12, this worker had written up to 20"):
+        asyncio.run(worker.handover.release([MOVED], GENERATION))
+
+    assert worker.told[5:] == ["commit", "rejoin", "drain", "app: assigned", "attach"]
 
 
 def test_a_worker_whose_app_cannot_let_go_ends_as_in_a_rebalance() -> None:

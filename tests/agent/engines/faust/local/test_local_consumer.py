@@ -44,6 +44,7 @@ def consumer() -> Iterator[LocalConsumer]:
     made: Any = transport.create_consumer(
         callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
     )
+    app.topics._acking_topics.add(TARGET.topic)
     made.start_at({TARGET: 10, OTHER: 0})
     yield made
     asyncio.set_event_loop(None)

@@ -6,6 +6,7 @@ import uuid
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from aiokafka.errors import CorruptRecordException, InvalidTimestampError
 from faust.exceptions import PartitionsMismatch
 from faust.streams import _current_event
 from faust.types import TP
+from faust.types.tuples import ConsumerMessage
 
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import LateWrite, StateBreach, StoreGuard
@@ -71,6 +73,7 @@ def worker(
         callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
     )
     app._consumer = consumer
+    app.topics._acking_topics.add(SOURCE.topic)
     return app, consumer, lambda: store._del(b"n14228")
 
 
@@ -196,6 +199,20 @@ def test_standbys_follow_and_records_of_other_changelogs_are_left_out(tmp_path: 
     asyncio.run(follow())
 
 
+def test_what_other_workers_change_in_a_global_table_is_read(tmp_path: Path) -> None:
+    """The app is not steered.  Faust calls all partitions active on every worker, and goes on to read them."""
+
+    async def change() -> tuple[bytes | None, bool]:
+        app, consumer, _ = worker(tmp_path, None, lambda table: table.app.GlobalTable("rates", partitions=1))
+        rates, tp = app.tables["rates"], TP("ks-rates-changelog", 0)
+        app.assignor._active_tps, consumer._open = {tp}, True
+        message = SimpleNamespace(tp=tp, partition=0, offset=7, key=b'"EUR"', value=b"1.1")
+        rates.apply_changelog_batch([SimpleNamespace(message=message)])
+        return rates.data._dbs[0].get(b'"EUR"'), consumer.fence.broken
+
+    assert asyncio.run(change()) == (b"1.1", False)
+
+
 class Grown(faust.Record):
     """What a table's values are since the last deployment."""
 
@@ -238,6 +255,27 @@ def test_a_topic_that_shares_its_schema_with_a_table_is_decoded(tmp_path: Path) 
         return (await topic.decode(SimpleNamespace(key=b'"a"', value=b"7", headers=None))).value
 
     assert asyncio.run(shared()) == 7
+
+
+@pytest.mark.parametrize("types", [{}, {"key_type": str, "value_type": int}])
+def test_an_agent_that_reads_a_changelog_gets_what_was_written(types: dict[str, Any], tmp_path: Path) -> None:
+    """The app is not steered.  For readers of the same types Faust decodes a record once."""
+
+    async def read() -> set[tuple[Any, Any]]:
+        app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("totals", partitions=1, **types))
+        table, tp = app.tables["totals"], TP("ks-totals-changelog", 0)
+
+        async def nothing(*_: object) -> None: ...
+
+        app.producer = SimpleNamespace(buffer=SimpleNamespace(wait_until_ebb=nothing))
+        agent = app.agent(table.changelog_topic)(nothing)
+        readers = {agent.channel_iterator, table.changelog_topic.clone_using_queue(app.tables.changelog_queue)}
+        handler = app.topics._build_handler(tp, readers)
+        app.flow_control.resume()
+        await handler(ConsumerMessage(*tp, 7, 1.0, 0, None, b'"a"', b"7", None, tp=tp))
+        return {(event.key, event.value) for event in (reader.queue.get_nowait() for reader in readers)}
+
+    assert asyncio.run(read()) == {("a", 7), (b'"a"', b"7")}
 
 
 def test_a_record_without_a_key_does_not_hold_up_the_others(tmp_path: Path) -> None:
@@ -357,6 +395,41 @@ def test_nothing_is_written_to_a_table_partition_of_another_worker(tmp_path: Pat
         assert app.crashed
 
     asyncio.run(foreign())
+
+
+@pytest.mark.parametrize(
+    ("counts", "owned", "ends"),
+    [
+        ({"events": 4, "ks-prices-changelog": 4}, OWN, True),  # the app has put it into another operator
+        ({"events": 4, "ks-prices-changelog": 4}, {*OWN, TP("ks-prices-changelog", 0)}, False),
+        ({"events": 4, "ks-prices-changelog": 1}, OWN, False),  # as in stock Faust, which has it elsewhere, too
+    ],
+)
+def test_an_event_reads_nothing_that_stock_faust_would_have_here_and_is_elsewhere(
+    tmp_path: Path, counts: dict[str, int], owned: set[TP], *, ends: bool
+) -> None:
+    """It would get what an empty table or a standby has, and go on with that."""
+
+    async def read() -> tuple[bool, bool, bool]:
+        app, consumer, _ = writing(
+            tmp_path, active=owned, prepare=lambda table: table.app.Table("prices", default=int, partitions=1)
+        )
+        thread: Any = SimpleNamespace(partition_count=counts.get)
+        consumer._thread = thread
+        found: list[object] = []
+
+        def noted(look_up: Callable[[], object]) -> None:
+            found.append(look_up())
+
+        told = pytest.raises(StateBreach, match="reads a table of ks-prices-changelog") if ends else nullcontext()
+        for look_up in (lambda: app.tables["prices"]["k"], lambda: "k" in app.tables["prices"]):
+            with told:
+                within(Event(SOURCE, 12), functools.partial(noted, look_up))
+        await asyncio.sleep(0.1)
+        assert found == ([] if ends else [0, False])
+        return consumer.fence.broken, app.crashed, bool(app.__dict__.get("breaches"))
+
+    assert asyncio.run(read()) == (ends, ends, ends)
 
 
 async def finished(consumer: SteeredConsumer) -> None:

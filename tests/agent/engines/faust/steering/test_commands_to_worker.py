@@ -22,6 +22,7 @@ from trimtab_agent.engines.faust.steering.handover_receiver import HandoverRecei
 from trimtab_agent.engines.faust.steering.parts import SteeringParts
 from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
 from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
+from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
 from trimtab_agent.engines.outcomes import Abandoned, CommandRefused, Outcome, Prepared, Released, Took
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
@@ -127,6 +128,7 @@ class Worker:
             "handover": self.handover,
             "reconciler": self.reconciler,
             "side": self,
+            "bulk": BulkRestore({}),
         }
         self.parts = SteeringParts(
             app=faust.App("ks", web_enabled=False),

@@ -10,6 +10,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.troubles import Troubles
 from trimtab_agent.engines.faust.steering.standby_reconciler import WARMED_AT_ONCE, StandbyReconciler
+from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
@@ -115,7 +116,7 @@ class Situation:
     def __init__(self, partitions: int) -> None:
         self.shared: Any = PluginState()
         self.handover: Any = Handover()
-        self.tail = ChangelogReader({})
+        self.tail = ChangelogReader({}, BulkRestore({}))
         ownership: Any = Ownership(partitions)
         self.prepared: list[KeyGroup] = []
         standbys = Standbys(App(), ownership, self.tail, Troubles().tell)

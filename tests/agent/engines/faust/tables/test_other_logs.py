@@ -135,6 +135,52 @@ def test_an_open_database_is_set_aside_too(tmp_path: Path) -> None:
     store._dbs.pop(0).close()
 
 
+def test_an_owner_that_writes_where_it_has_written_already_asks_for_a_rebalance_and_restores(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log was cut under an idle worker; it is longer again when the next generation begins."""
+    broker, rejoins = Broker(None), list[str]()
+    app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(tmp_path))
+    table = app.Table("sums", partitions=1)
+    store = table.data
+
+    async def run(step: str) -> None:
+        rejoins.append(step)
+
+    broker.run, broker.request_rejoin = run, "rejoin"  # type: ignore[attr-defined]
+    app._consumer = SimpleNamespace(thread=broker)
+    app._assignor = SimpleNamespace(assigned_standbys=set, _active_tps=set())
+    table.changelog_topic._on_published = lambda sent, message: store.set_persisted_offset(LOG, sent.result().offset)
+    watch(app, Troubles().tell)
+
+    async def write(offset: int) -> None:
+        sent = asyncio.get_running_loop().create_future()
+        sent.set_result(SimpleNamespace(topic=LOG.topic, partition=0, offset=offset))
+        table.changelog_topic._on_published(sent, message=None)
+        await asyncio.sleep(0)
+
+    async def story() -> None:
+        app.add_future = asyncio.ensure_future
+        await assigned(store)
+        for offset in (OFFSET - 1, OFFSET):
+            await write(offset)
+        assert rejoins == []
+        await write(3)
+        await write(4)
+        assert (rejoins, store.persisted_offset(LOG)) == (["rejoin"], OFFSET)
+        broker.end = OFFSET + 5
+        await assigned(store)
+        assert store.persisted_offset(LOG) is None
+        await write(OFFSET + 5)
+        broker.end = OFFSET + 6
+        await assigned(store)
+
+    asyncio.run(story())
+    assert (rejoins, store.persisted_offset(LOG)) == (["rejoin"], OFFSET + 5)
+    assert "the changelog ks-sums-changelog/0 ends at 3, this worker had written up to 7" in caplog.text
+    store._dbs.pop(0).close()
+
+
 def test_a_new_disk_and_an_open_database_are_not_asked_about(tmp_path: Path) -> None:
     broker = Broker(0)
     store = a_worker(tmp_path, broker)

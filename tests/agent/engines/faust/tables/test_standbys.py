@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Iterable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import faust
 import pytest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.safety.troubles import Troubles
+from trimtab_agent.engines.faust.safety.troubles import Trouble, Troubles
 from trimtab_agent.engines.faust.tables import changelog_reader
+from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
@@ -70,7 +73,7 @@ class Positions:
 
 
 def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
-    tail = ChangelogReader({})
+    tail = ChangelogReader({}, BulkRestore({}))
     ownership: Any = Ownership()
 
     asyncio.run(Standbys(App(), ownership, tail, Troubles().tell).warm([OWNED, OTHER], lambda: None))
@@ -80,7 +83,7 @@ def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
 
 
 def test_what_is_active_stays_open_though_it_was_to_be_cooled() -> None:
-    tail, table = ChangelogReader({}), Table()
+    tail, table = ChangelogReader({}, BulkRestore({})), Table()
     ownership: Any = Ownership()
     ownership.table = lambda _: table
     tail.follow(TP("log", 1), table, 4)
@@ -92,7 +95,7 @@ def test_what_is_active_stays_open_though_it_was_to_be_cooled() -> None:
 
 
 def test_what_faust_itself_follows_is_neither_followed_a_second_time_nor_closed() -> None:
-    tail, table = ChangelogReader({}), Table()
+    tail, table = ChangelogReader({}, BulkRestore({})), Table()
     ownership: Any = Ownership()
     ownership.of_faust = frozenset({TP("log", 1)})
     ownership.table = lambda _: table
@@ -109,7 +112,7 @@ def test_what_faust_itself_follows_is_neither_followed_a_second_time_nor_closed(
 def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, restoring = TP("log", 1), TP("log", 2)
     asked: list[tuple[Any, ...]] = []
-    tail = ChangelogReader({})
+    tail = ChangelogReader({}, BulkRestore({}))
 
     class Reader:
         async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
@@ -128,7 +131,7 @@ def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypat
         async def start(self) -> None:
             pass
 
-        stop, _subscription = start, Positions(log=(1, 1))
+        stop, _subscription = start, Positions(log=(5, 5))
 
         def __getattr__(self, name: str) -> Any:
             return lambda *_: None
@@ -144,7 +147,7 @@ def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypat
 
 def test_a_hand_over_ends_the_pause_after_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, asked = TP("log", 1), 0
-    tail = ChangelogReader({})
+    tail = ChangelogReader({}, BulkRestore({}))
     tail.follow(waiting, Table(), 0)
 
     class Reader:
@@ -173,23 +176,65 @@ def test_a_hand_over_ends_the_pause_after_a_read(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_table_has_all_up_to_the_position_though_the_last_offsets_are_no_records() -> None:
-    marker, behind, ahead = TP("marker", 0), TP("behind", 0), TP("ahead", 0)
-    tail = ChangelogReader({})
-    reader: Any = SimpleNamespace(_subscription=Positions(marker=(9, 9), behind=(7, 9), ahead=(5, 9)))
-    for tp in (marker, behind, ahead):
+    marker, behind, unknown = TP("marker", 0), TP("behind", 0), TP("unknown", 0)
+    tail = ChangelogReader({}, BulkRestore({}))
+    reader: Any = SimpleNamespace(_subscription=Positions(marker=(9, 9), behind=(7, 9)))
+    for tp in (marker, behind, unknown):
         tail.follow(tp, Table(), 6)
     before = tail._advance(reader)
     tail._changed = False  # as after the next seek
 
     assert (before, tail._advance(reader)) == (False, False), "`behind` is not at the end"
-    assert [tail.applied(tp) for tp in (marker, behind, ahead)] == [8, 6, 6]
-    tail.leave([behind, ahead])
+    assert [tail.applied(tp) for tp in (marker, behind, unknown)] == [8, 6, 6]
+    tail.leave([behind])
     tail._changed = False
     assert tail._advance(reader)
 
 
+def test_a_changelog_that_has_lost_its_end_is_not_followed_past_what_is_written_there_now() -> None:
+    """An unclean election: aiokafka reads it from its start, and what is new has offsets that the table has already."""
+    cut, whole = TP("cut", 0), TP("whole", 0)
+    shorter: list[frozenset[TP]] = []
+    tail = ChangelogReader({}, BulkRestore({}), lambda: shorter.append(tail.followed))
+    reader: Any = SimpleNamespace(_subscription=Positions(cut=(0, 5), whole=(7, 7)))
+    for tp in (cut, whole):
+        tail.follow(tp, Table(), 6)
+    tail._changed = False
+
+    tail._advance(reader)
+
+    assert shorter == [{whole}]
+    assert (tail.applied(cut), tail.applied(whole)) == (None, 6)
+
+
+@pytest.mark.parametrize(("stored", "kept"), [(8, True), (9, False), (20, False)])
+def test_a_standby_that_is_ahead_of_its_changelog_is_set_aside_and_restored(
+    tmp_path: Path, stored: int, kept: bool
+) -> None:
+    app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(tmp_path))
+    table, changelog = app.Table("sums", partitions=2), TP("log", 1)
+    store = table.data
+    store._dbs[1] = store._open_for_partition(1)
+    store.set_persisted_offset(changelog, stored)
+    ownership: Any = Ownership()
+    ownership.table = lambda _: table
+    tail, troubles = ChangelogReader({}, BulkRestore({})), Troubles()
+
+    async def warm() -> None:
+        standbys = Standbys(App(), ownership, tail, troubles.tell)
+        assert (standbys.ahead({changelog: 9}) is None) is kept
+        await standbys.warm([OTHER], lambda: None)
+
+    asyncio.run(warm())
+
+    assert tail.applied(changelog) == (stored if kept else -1)
+    lost = f"the changelog log/1 ends at 9, this worker had written up to {stored}"
+    assert (lost in str(troubles.worst(Trouble.STATE_LOST))) is not kept
+    store._dbs.pop(1).close()
+
+
 def test_a_reader_that_is_behind_reads_on_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    tail, asked = ChangelogReader({}), 0
+    tail, asked = ChangelogReader({}, BulkRestore({})), 0
     tail.follow(TP("log", 1), Table(), 0)
 
     class Reader:

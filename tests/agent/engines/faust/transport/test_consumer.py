@@ -65,6 +65,7 @@ def consumer() -> Iterator[SteeredConsumer]:
 
     transport.loop = loop
     made = transport.create_consumer(callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing)
+    app.topics._acking_topics.add(ONE.topic)
     made.start_at({ONE: 10, OTHER: 0})
     yield made
     asyncio.set_event_loop(None)
@@ -100,6 +101,16 @@ def test_a_commit_ends_before_the_first_unfinished_event(consumer: SteeredConsum
 
     finish(consumer, ONE, 12)
     assert consumer._new_offset(ONE) == 14
+
+
+def test_of_a_topic_without_acknowledgements_nothing_is_kept_and_nothing_committed(consumer: SteeredConsumer) -> None:
+    """`app.topic("in", acks=False)`: its events never count as done."""
+    silent = TP("silent", 1)
+    consumer.start_at({silent: 3})
+    give(consumer, silent, 3, 4, 5)
+
+    assert silent not in consumer._delivered
+    assert (consumer._new_offset(silent), consumer.next_offset(silent)) == (None, 6)
 
 
 def add_to_buffer(value: Any) -> Any:
@@ -488,6 +499,7 @@ def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generati
     async def story() -> None:
         renewing = asyncio.Event()
         monkeypatch.setattr(consumer.app.producer, "renew_if_condemned", renewing.wait, raising=False)
+        monkeypatch.setattr(consumer.app.producer, "flush_or_drop", nothing, raising=False)
         await consumer.on_partitions_revoked({ONE})
         assigned = asyncio.create_task(consumer.on_partitions_assigned({ONE}, 2))
         await asyncio.sleep(0)
@@ -513,6 +525,30 @@ def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generati
     monkeypatch.setattr(consumer, "_on_partitions_revoked", nothing)
     monkeypatch.setattr(consumer, "assignment", lambda: {ONE})
     asyncio.get_event_loop().run_until_complete(story())
+
+
+def test_a_rebalance_leaves_time_to_join_after_it_has_waited_for_what_was_sent(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun events may wait for the same partition without a leader: they end with what is dropped."""
+    waits: list[tuple[str, float]] = []
+
+    async def drain(_: Any, limit_s: float) -> bool:
+        waits.append(("begun events", limit_s))
+        return False
+
+    async def flush(limit_s: float) -> None:
+        waits.append(("flush", limit_s))
+
+    async def revoke(_: Any) -> None:
+        waits.append(("Faust waits for the rest, and commits", 0.0))
+
+    monkeypatch.setattr(consumer, "drain", drain)
+    monkeypatch.setattr(consumer.app.producer, "flush_or_drop", flush, raising=False)
+    monkeypatch.setattr(consumer, "_on_partitions_revoked", revoke)
+    consumer.watcher = Watched()  # type: ignore[assignment]
+    consumer.loop.run_until_complete(consumer.on_partitions_revoked({ONE}))
+    assert waits == [("begun events", 30.0), ("flush", 15.0), ("Faust waits for the rest, and commits", 0.0)]
 
 
 class Thread:

@@ -8,7 +8,7 @@ from typing import Any
 import aiokafka
 import faust
 import pytest
-from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
@@ -17,6 +17,7 @@ from faust.exceptions import ProducerSendError
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
+from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_agent.engines.faust.transport.producer import FencedProducer, SteeredProducer
 
@@ -177,9 +178,9 @@ TOLD_AT_START = ("out", "audit")
 MADE_LATER = "app-table-changelog"
 
 
-def metadata(*topics: str) -> SimpleNamespace:
+def metadata(*topics: str, leader: int = 1) -> SimpleNamespace:
     """What a broker answers: it leads partition 0 of each topic."""
-    rows = [(0, topic, False, [(0, 0, 1, [1], [1])]) for topic in topics]
+    rows = [(0, topic, False, [(0, 0, leader, [1], [1])]) for topic in topics]
     return SimpleNamespace(API_VERSION=1, brokers=[(1, "127.0.0.1", 1, None)], controller_id=1, topics=rows)
 
 
@@ -214,10 +215,13 @@ def test_what_waits_for_a_deleted_topic_is_given_up_unless_it_is_state(
     """A flush waits for it, and so do all commits, rebalances and hand-overs."""
     monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 0.01)
 
-    async def write() -> tuple[list[Any], bool]:
+    async def write() -> tuple[list[Any], bool, list[str]]:
         told: list[Any] = []
+        made_again: list[str] = []
         lost, is_output = lambda *row: told.append(row), lambda _: kind == "an output"
-        producer = FencedProducer(Fence(10.0), lambda _: None, lost, is_output, bootstrap_servers="127.0.0.1:1")
+        producer = FencedProducer(
+            Fence(10.0), lambda _: None, lost, is_output, made_again.append, bootstrap_servers="127.0.0.1:1"
+        )
         tp, accumulator = TopicPartition("out", 0), producer._message_accumulator
         producer.client.cluster.update_metadata(metadata("out"))
         sent = await accumulator.add_message(tp, b"k", b"v", 1200.0)
@@ -227,12 +231,99 @@ def test_what_waits_for_a_deleted_topic_is_given_up_unless_it_is_state(
             accumulator.drain_by_nodes({1})
             assert not sent.done()
         await asyncio.sleep(0.05)
-        accumulator.drain_by_nodes({1})
+        for _ in range(2):  # it expires, and is dropped
+            accumulator.drain_by_nodes({1})
         if sent.done():
             sent.exception()
-        return [row[:2] for row in told], sent.done()
+        return [row[:2] for row in told], sent.done(), made_again
 
-    assert asyncio.run(write()) == (([("out", 0)], True) if kind == "an output" else ([], False))
+    assert asyncio.run(write()) == (([("out", 0)], True, []) if kind == "an output" else ([], False, ["out"]))
+
+
+def test_a_changelog_that_is_gone_is_made_again_while_its_records_wait_or_are_dropped_at_a_rebalance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 0.3)
+
+    async def send() -> list[str]:
+        made_again: list[str] = []
+        steered = made()
+        await steered.buffer.start()
+        steered._producer = producer = FencedProducer(
+            steered.transport.fence,
+            print,
+            print,
+            on_changelog_gone=made_again.append,
+            bootstrap_servers="127.0.0.1:1",
+        )
+        client = producer.client
+
+        async def asked(cluster: Any, topics: set[str]) -> bool:
+            cluster.update_metadata(metadata("other"))
+            return True
+
+        monkeypatch.setattr(client, "_metadata_update", asked)
+        following = asyncio.create_task(client._md_synchronizer())
+        waiting = asyncio.create_task(client._wait_on_metadata("log"))
+        try:
+            while not made_again:
+                await asyncio.sleep(0.01)
+            assert not waiting.done()
+            assert producer.without_leader() == ["log"]
+            producer.drop_what_waits()
+            with pytest.raises(WorkerFenced, match="log is not there"):
+                await asyncio.wait_for(waiting, 60.0)
+            assert producer.without_leader() == []
+        finally:
+            following.cancel()
+            steered.buffer._stopped.set()
+        return made_again
+
+    assert asyncio.run(send()) == ["log"]
+
+
+def test_while_all_partitions_have_leaders_nothing_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def write() -> list[bool]:
+        producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
+        accumulator, looked = producer._message_accumulator, list[bool]()
+        monkeypatch.setattr(producer, "_give_up", lambda: looked.append(True))
+        await accumulator.add_message(TopicPartition("out", 0), b"k", b"v", 1200.0)
+        found = []
+        for known in ("out", "other"):
+            producer.client.cluster.update_metadata(metadata(known))
+            accumulator.drain_by_nodes({1})
+            found.append(bool(looked))
+        return found
+
+    assert asyncio.run(write()) == [False, True]
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_changelog_is_made_as_at_the_start_of_a_worker_and_told_by_name(
+    allowed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[tuple[Trouble, str]] = []
+    story: list[str] = []
+
+    async def declare() -> None:
+        if not allowed:
+            raise TopicAuthorizationFailedError("log")
+        story.append("declared")
+
+    async def make() -> None:
+        producer = made()
+        app = producer.transport.app
+        producer.transport.watcher = SimpleNamespace(tell=lambda *what: told.append(what))
+        app.tables._changelogs["log"] = SimpleNamespace(changelog_topic=SimpleNamespace(declare=declare))
+        app.add_future = asyncio.ensure_future
+        producer._make_again("log")
+        await asyncio.sleep(0.01)
+
+    asyncio.run(make())
+    assert story == (["declared"] if allowed else [])
+    assert ("the changelog log cannot be made again" in caplog.text) is not allowed
+    assert [trouble for trouble, _ in told] == [Trouble.STATE_LOST]
+    assert "the changelog log is not there any more" in told[0][1]
 
 
 def test_a_worker_that_rejoins_does_not_wait_for_the_leaders_of_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,6 +346,65 @@ def test_a_worker_that_rejoins_does_not_wait_for_the_leaders_of_what_it_drops(mo
         return error
 
     assert isinstance(asyncio.run(rejoin()), WorkerFenced)
+
+
+@pytest.mark.parametrize("leader", [-1, 1])
+def test_a_rebalance_drops_what_waits_for_a_partition_without_a_leader_and_commits_nothing_of_it(
+    leader: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The group would put out all workers that wait; with a leader, the broker may lack copies in sync, and waits."""
+
+    async def rebalance() -> list[object]:
+        steered = made()
+        await steered.buffer.start()
+        steered._producer = producer = FencedProducer(
+            steered.transport.fence, print, print, bootstrap_servers="127.0.0.1:1"
+        )
+        producer.client.cluster.update_metadata(metadata("out", leader=leader))
+        add = producer._message_accumulator.add_message
+        sent = await add(TopicPartition("out", 0), b"k", b"v", 1200.0)
+        try:
+            async with asyncio.timeout(0.3):
+                await steered.flush_or_drop(0.01)
+        except TimeoutError:
+            return ["waits", steered.transport.fence.dropped, producer.condemned]
+        finally:
+            steered.buffer._stopped.set()
+        with pytest.raises(WorkerFenced):
+            await add(TopicPartition("out", 0), b"k", b"v", 1200.0)
+        return [type(sent.exception()), steered.transport.fence.dropped, producer.condemned]
+
+    expected = [WorkerFenced, True, True] if leader == -1 else ["waits", False, False]
+    assert asyncio.run(rebalance()) == expected
+    assert ("the group rebalances while out/0 has no leader" in caplog.text) is (leader == -1)
+
+
+def test_what_comes_back_unsent_after_the_rest_was_dropped_is_dropped_as_well() -> None:
+    """A request that was in flight may have been written; one that the broker sends back never is."""
+
+    async def rebalance() -> tuple[bool, BaseException | None]:
+        steered = made()
+        await steered.buffer.start()
+        steered._producer = producer = FencedProducer(
+            steered.transport.fence, print, print, bootstrap_servers="127.0.0.1:1"
+        )
+        producer.client.cluster.update_metadata(metadata("out", leader=-1))
+        accumulator = producer._message_accumulator
+        await accumulator.add_message(TopicPartition("out", 0), b"k", b"v", 1200.0)
+        sent = await accumulator.add_message(TopicPartition("other", 0), b"k", b"v", 1200.0)
+        in_flight = accumulator._pop_batch(TopicPartition("other", 0))
+        dropping = asyncio.create_task(steered.flush_or_drop(0.01))
+        await asyncio.sleep(0.1)
+        before = dropping.done() or sent.done()
+        accumulator.reenqueue(in_flight)
+        await asyncio.wait_for(dropping, 60.0)
+        steered.buffer._stopped.set()
+        error: BaseException | None = sent.exception()
+        return before, error
+
+    before, error = asyncio.run(rebalance())
+    assert not before
+    assert isinstance(error, WorkerFenced)
 
 
 def test_once_a_topic_is_gone_nothing_waits_for_it_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,23 +529,36 @@ def test_what_the_app_chooses_wrongly_for_an_output_is_an_error_of_the_event(
             buffered(**record)
 
 
-def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_ends_nobody() -> None:
+@pytest.mark.parametrize(
+    ("cause", "rows"),
+    [(TopicAuthorizationFailedError("out"), [("out", None)]), (WorkerFenced("dropped, and done again"), [])],
+)
+def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_ends_nobody(
+    cause: KafkaError, rows: list[object]
+) -> None:
     told: list[BaseException | None] = []
     lost: list[tuple[Any, ...]] = []
 
-    class Unauthorized(Unsendable):
-        async def publish_message(self, _: Any, *, wait: bool) -> None:
-            raise ProducerSendError("while sending") from TopicAuthorizationFailedError("out")
+    class Latency(faust.Monitor):  # type: ignore[misc]
+        """As Faust's monitors for Prometheus, Datadog and Statsd: how long a record took that was not sent."""
 
-        def _on_published(self, sent: Any, **_: Any) -> None:
-            told.append(sent.exception())
+        def on_send_error(self, producer: Any, exc: BaseException, state: float) -> None:
+            told.append(exc if self.secs_since(state) >= 0.0 else None)
+
+    class Refused(Unsendable):
+        async def publish_message(self, _: Any, *, wait: bool) -> None:
+            raise ProducerSendError("while sending") from cause
+
+        def _on_published(self, sent: Any, producer: Any, state: Any, **_: Any) -> None:
+            producer.app.sensors.on_send_error(producer, sent.exception(), state)
 
     async def send() -> bool:
         producer = made()
+        producer.app.sensors.add(Latency())
         producer.transport.guard.outputs_lost = lambda *row: lost.append(row)
-        await producer.buffer._send_pending(Unauthorized())
+        await producer.buffer._send_pending(Refused())
         return producer.transport.fence.broken
 
     assert asyncio.run(send()) is False
-    assert [type(error) for error in told] == [TopicAuthorizationFailedError]
-    assert [row[:2] for row in lost] == [("out", None)]
+    assert told == [cause]
+    assert [row[:2] for row in lost] == rows

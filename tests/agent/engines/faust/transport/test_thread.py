@@ -139,6 +139,20 @@ def test_a_commit_that_kafka_does_not_let_the_app_do_ends_no_worker(
     assert caplog.text.count("not committed, because Kafka does not let the app") == 1
 
 
+def test_nothing_is_committed_after_records_were_dropped_until_the_next_generation() -> None:
+    committed: list[Any] = []
+
+    async def commit(offsets: Any) -> None:
+        committed.append(offsets)
+
+    thread = alone(_ensure_consumer=lambda: SimpleNamespace(commit=commit), assignment=lambda: {TP("in", 0)})
+    thread.fence.dropped = True
+    assert asyncio.run(thread.commit({TP("in", 0): 7})) is False
+    assert committed == []
+    thread.fence.renew()
+    assert asyncio.run(thread.commit({TP("in", 0): 7})) is True
+
+
 def test_a_commit_of_a_deleted_topic_is_not_repeated_without_end() -> None:
     thread = alone(
         _ensure_consumer=lambda: SimpleNamespace(

@@ -1,1 +1,0 @@
-"""The demand of each app over time, what is forecast of it, and how good that has been.  Pure."""

@@ -1,1 +1,0 @@
-"""Hosts: what they have, what fills them, how fast they are.  Pure."""

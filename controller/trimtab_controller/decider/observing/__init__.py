@@ -1,1 +1,0 @@
-"""What windows show: views of apps, loads, demand, what is away or unknown.  Pure."""

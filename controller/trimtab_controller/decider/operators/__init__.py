@@ -1,1 +1,0 @@
-"""What operators want: intents, approvals, restarts, maintenance, times without plans.  Pure."""

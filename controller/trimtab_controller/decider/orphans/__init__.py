@@ -1,1 +1,0 @@
-"""Key groups without an owner, and what restores of state take.  Pure."""

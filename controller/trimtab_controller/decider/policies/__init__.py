@@ -1,0 +1,1 @@
+"""What is decided: `order` says what comes before what.  Asking changes nothing."""

@@ -1,0 +1,309 @@
+"""Why a plan makes its moves, from the view that it was made with, and plans for moves that no solver has chosen.
+
+`SingleMoves`: what moving one key group would do to the load distance, and to the limits of the hosts.  The mean load
+does not change with a move, and only the loads of its two ends do.  So the load distance after it is the largest of
+three: the deviations of both ends, and the largest deviation of all other workers.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab_controller.decider.window.collocation import loads_foreseen
+from trimtab_controller.decider.window.owned import Floats, Integers
+from trimtab_controller.decider.window.resources import ROUNDING, Filled, HostResource, filled_by, resources_of
+from trimtab_controller.decider.window.view import PlannableView
+from trimtab_controller.plan import Move, MoveReason, NextMove, Plan, PlanReason, PlanWhy
+from trimtab_protocol.messages.names import HostId, WorkerId
+
+MOST_CELLS = 500_000
+"""Pairs of key group and target among which the best move is looked for; of more, the heaviest key groups count."""
+TRIED = 50
+"""Moves that are tried against the hosts' limits, the best first."""
+SLACK_PP = 1e-6
+
+CLEARLY_PP = 0.05
+"""From which distance a worker counts as above or below the mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleMove:
+    """The move of the key group in `row` of the view to the worker in `target`, and the load distance after it (pp)."""
+
+    row: int
+    target: int
+    load_distance: float
+
+
+class SingleMoves:
+    """The single moves after `moves` (row -> target) of a view have been made; workers by their place in the view.
+
+    `filled` = what these moves fill of the hosts, if that is known already.
+    """
+
+    def __init__(
+        self, view: PlannableView, moves: Mapping[int, WorkerId] | None = None, filled: Sequence[Filled] | None = None
+    ) -> None:
+        self._view = view
+        self._moved = dict(moves or {})
+        table = view.owned
+        self._places = {worker.id: place for place, worker in enumerate(view.workers)}
+        of_owner = np.array([self._places[name] for name in table.workers], np.int64)
+        self.owner: Integers = of_owner[table.owner] if len(table) else np.zeros(0, np.int64)
+        for row, target in self._moved.items():
+            self.owner[row] = self._places[target]
+        self._capacity = np.array([worker.capacity for worker in view.workers])
+        self.kept = np.array([not worker.draining for worker in view.workers], np.bool_)
+        self._load = table.load
+        self._sums: Floats = np.bincount(self.owner, table.load, len(view.workers)).astype(np.float64)
+        counted = self._capacity[self.kept] if self.kept.any() else self._capacity
+        self.mean_load = float(table.load.sum() / counted.sum())
+        self._filled = filled
+        self._limits: _Limits | None = None
+
+    @property
+    def loads(self) -> dict[WorkerId, float]:
+        """The load of each worker, in percent of its capacity."""
+        return dict(zip(self._places, (self._sums / self._capacity).tolist(), strict=True))
+
+    @property
+    def load_distance(self) -> float | None:
+        """The load distance without a further move (pp); None: every worker is being drained."""
+        return float(max(0.0, self._deviations().max())) if self.kept.any() else None
+
+    def load_after(self, row: int, target: int) -> float:
+        """The load of the target with this key group, in percent of its capacity."""
+        more = 0.0 if self.owner[row] == target else float(self._load[row])
+        return float((self._sums[target] + more) / self._capacity[target])
+
+    def distances(self, rows: Integers) -> Floats:
+        """(rows, workers) the load distance after each of these key groups, which have one owner, moved there (pp)."""
+        source = int(self.owner[rows[0]])
+        load = self._load[rows][:, None]
+        deviations = self._deviations()
+        deviations[source] = 0.0
+        order = np.argsort(deviations)[::-1]
+        others = np.full(len(deviations), deviations[order[0]])
+        others[order[0]] = deviations[order[1]] if len(order) > 1 else 0.0
+        left = self._deviation((self._sums[source] - load) / self._capacity[source], self.kept[source])
+        gets = self._deviation((self._sums + load) / self._capacity, self.kept)
+        after: Floats = np.maximum(np.maximum(others, left), gets)
+        after[:, source] = self.load_distance or 0.0
+        return after
+
+    def limit(self, row: int, target: int) -> Filled | None:
+        """The limit of the target's host that this key group would break; None if it fits."""
+        if self._limits is None:
+            filled = filled_by(self._view, self._moved) if self._filled is None else self._filled
+            self._limits = _Limits.of(self._view, filled)
+        worker, source = self._view.workers[target], self._view.workers[int(self.owner[row])]
+        return self._limits.broken(row, target, worker.host, stays=worker.host == source.host)
+
+    def best(self) -> SingleMove | None:
+        """The move that lowers the load distance most, within rules and the hosts' limits; None if none lowers it."""
+        now = self.load_distance
+        if now is None or not len(self.owner):
+            return None
+        tried = islice(self._candidates(now), TRIED)
+        return next((each for each in tried if self.limit(each.row, each.target) is None), None)
+
+    def _candidates(self, now: float) -> Iterator[SingleMove]:
+        """Moves that lower the load distance, the best first: only those that involve the furthest worker do."""
+        deviations = self._deviations()
+        furthest = int(deviations.argmax())
+        rows = self._unmoved(self.owner == furthest)
+        if not len(rows) or self._sums[furthest] / self._capacity[furthest] < self.mean_load:
+            yield from self._arrivals(furthest, now)
+            return
+        after = self.distances(rows)
+        after[:, ~self.kept] = np.inf
+        if self._view.rules:
+            everywhere = np.arange(len(self._capacity))
+            after[~self._view.places.may(rows[:, None], everywhere)] = np.inf
+        yield from self._sorted(after, rows, now)
+
+    def _arrivals(self, target: int, now: float) -> Iterator[SingleMove]:
+        """Moves to a worker that has too little, one from each other worker at a time."""
+        if not self.kept[target]:
+            return
+        found: list[SingleMove] = []
+        for source in np.unique(self.owner[self.owner != target]).tolist():
+            rows = self._unmoved(self.owner == source)
+            if self._view.rules:
+                rows = rows[self._view.places.may(rows, target)]
+            if len(rows):
+                after = self.distances(rows)[:, target]
+                best = int(after.argmin())
+                found.append(SingleMove(row=int(rows[best]), target=target, load_distance=float(after[best])))
+        yield from sorted(
+            (each for each in found if each.load_distance < now - SLACK_PP), key=lambda each: each.load_distance
+        )
+
+    def _unmoved(self, chosen: NDArray[np.bool_]) -> Integers:
+        """The rows chosen that are not moved already, the heaviest of them if there are too many."""
+        chosen = chosen.copy()
+        chosen[list(self._moved)] = False
+        chosen[self._view.pinned_rows] = False
+        if self._view.rules:
+            chosen &= ~self._view.places.frozen
+        rows: Integers = np.flatnonzero(chosen)
+        most = max(1, MOST_CELLS // len(self._capacity))
+        return rows if len(rows) <= most else rows[np.argsort(self._load[rows])[-most:]]
+
+    def _sorted(self, after: Floats, rows: Integers, now: float) -> Iterator[SingleMove]:
+        flat = np.argsort(after, axis=None, kind="stable")[:TRIED]
+        for row, target in zip(*np.unravel_index(flat, after.shape), strict=True):
+            distance = float(after[row, target])
+            if distance >= now - SLACK_PP:
+                return
+            yield SingleMove(row=int(rows[row]), target=int(target), load_distance=distance)
+
+    def _deviations(self) -> Floats:
+        return self._deviation(self._sums / self._capacity, self.kept)
+
+    def _deviation(self, load: Floats, kept: NDArray[np.bool_] | np.bool_) -> Floats:
+        """How far loads are from the mean; of a worker that is drained only the excess counts."""
+        off = load - self.mean_load
+        found: Floats = np.where(kept, np.abs(off), np.maximum(off, 0.0))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What is used on each host, and what each key group uses."""
+
+    used: Mapping[HostId, list[Filled]] = field(default_factory=dict)
+    resources: Mapping[str, HostResource] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, view: PlannableView, filled: Iterable[Filled]) -> "_Limits":
+        used: dict[HostId, list[Filled]] = {}
+        for each in filled:
+            used.setdefault(each.host, []).append(each)
+        return cls(used, {each.name: each for each in resources_of(view)})
+
+    def broken(self, row: int, target: int, host: HostId, *, stays: bool) -> Filled | None:
+        for each in self.used.get(host, ()):
+            resource = self.resources[each.resource]
+            if stays and not resource.stays:
+                continue  # it is used on this host already
+            with_it = Filled(
+                host=host,
+                resource=each.resource,
+                before=each.after,
+                after=each.after + float(resource.on(np.array([row]), np.array([target]))[0]),
+                room=each.room,
+                each=each.each,
+            )
+            if with_it.overfills:
+                return with_it
+        return None
+
+
+def why_of(view: PlannableView, moves: Mapping[int, WorkerId], reason: PlanReason, filled: Sequence[Filled]) -> PlanWhy:
+    """Why these key groups (row of the view -> target) move, and what one more move would bring.
+
+    `filled` = what the moves fill of the hosts (`filled_by`).
+    """
+    before, after = SingleMoves(view), SingleMoves(view, moves, filled)
+    loads, mean = before.loads, before.mean_load
+    full = {each.host for each in filled if each.before > each.room * (1 + ROUNDING)}
+    table, draining, misplaced = view.owned, frozenset(view.draining), view.misplaced
+
+    def reason_of(row: int, target: WorkerId) -> MoveReason:
+        source = table.workers[table.owner[row]]
+        if reason.by_operator or reason is PlanReason.ROLL_BACK:
+            return MoveReason(reason.value)
+        if source in draining:
+            return MoveReason.DRAIN
+        if misplaced[row]:
+            return MoveReason.RULE
+        if reason is PlanReason.FIRST:
+            return MoveReason.FIRST
+        return _for_balance(view.hosts, full, source, target, loads, mean, reason)
+
+    best = after.best()
+    return PlanWhy(
+        reasons=tuple(reason_of(row, target) for row, target in moves.items()),
+        loads=tuple(float(table.load[row]) for row in moves),
+        before=loads,
+        after=_with_savings(view, moves, after.loads),
+        mean_load=mean,
+        next=None
+        if best is None
+        else NextMove(
+            key_group=table[best.row].key_group,
+            source=table[best.row].owner,
+            target=view.workers[best.target].id,
+            load_distance=best.load_distance,
+        ),
+    )
+
+
+def _with_savings(
+    view: PlannableView, moves: Mapping[int, WorkerId], loads: Mapping[WorkerId, float]
+) -> Mapping[WorkerId, float]:
+    """The loads after the moves, with what tuples that become local save, and those that become remote cost."""
+    if not view.remote_costs or not view.flows:
+        return loads
+    table, workers = view.owned, [worker.id for worker in view.workers]
+    owners = np.array([workers.index(name) for name in table.workers])[table.owner]
+    for row, target in moves.items():
+        owners[row] = workers.index(target)
+    moved = replace(table, workers=tuple(workers), owner=owners)
+    more = np.bincount(owners, loads_foreseen(view, moved) - table.load, len(workers))
+    return {
+        worker.id: loads[worker.id] + float(change) / worker.capacity
+        for worker, change in zip(view.workers, more, strict=True)
+    }
+
+
+def _for_balance(
+    hosts: Mapping[WorkerId, HostId],
+    full: set[HostId],
+    source: WorkerId,
+    target: WorkerId,
+    loads: Mapping[WorkerId, float],
+    mean: float,
+    reason: PlanReason,
+) -> MoveReason:
+    if hosts[source] in full and hosts[target] != hosts[source]:
+        return MoveReason.HOST_FULL
+    if reason is PlanReason.COLLOCATION:
+        return MoveReason.COLLOCATION
+    if loads[source] > mean + CLEARLY_PP:
+        return MoveReason.OVER_MEAN
+    return MoveReason.UNDER_MEAN if loads[target] < mean - CLEARLY_PP else MoveReason.MAKES_ROOM
+
+
+def plan_for(
+    view: PlannableView, moves: Mapping[int, WorkerId], filled: Sequence[Filled], reason: PlanReason, detail: str
+) -> Plan:
+    """The plan that makes these moves (row -> target); `filled` = what they fill of the hosts.
+
+    Nobody has sought a better one, so its bound is 0.
+    """
+    table = view.owned
+    return Plan(
+        app=view.app,
+        reason=reason,
+        detail=detail,
+        moves=tuple(
+            Move(
+                key_group=table[row].key_group,
+                source=table[row].owner,
+                target=target,
+                state_bytes=table[row].state_bytes,
+            )
+            for row, target in moves.items()
+        ),
+        hosts=view.hosts,
+        before=SingleMoves(view).load_distance or 0.0,
+        planned=SingleMoves(view, moves, filled).load_distance or 0.0,
+        lower_bound=0.0,
+        status="feasible",
+        why=why_of(view, moves, reason, filled),
+    )

@@ -1,0 +1,301 @@
+"""What a plan costs in restores: moves go to copies where that keeps the balance, and plans know the hosts' cores.
+
+The solver plans with loads alone.  A move onto a worker that is a standby of the key group is nearly free, and one
+that has a copy of its state on its disk restores only what the copy lacks; any other target has to restore the whole
+state. So the moves of an answer are exchanged, or given other targets, as long as no worker gets further from the
+mean than the plan or a tolerance allows, and no host carries more than it can.  Then restores leave the host that has
+most of them, in the same limits: hosts restore side by side, so that one decides how long it takes until all is warm.
+A host counts with the time that its restores took so far.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from trimtab_controller.decider.policies.admission import SolveWanted
+from trimtab_controller.decider.values.decision import Planned
+from trimtab_controller.decider.values.settings import Settings
+from trimtab_controller.decider.window.collocation import planned_with
+from trimtab_controller.decider.window.copies import Held
+from trimtab_controller.decider.window.owned import Floats
+from trimtab_controller.decider.window.resources import resources_of
+from trimtab_controller.decider.window.view import UNLIMITED, PlannableView
+from trimtab_controller.execution.restore_costs import LearnedRestores, slots_of
+from trimtab_controller.execution.state import Execution, HandoverPhase
+from trimtab_controller.plan import Move
+from trimtab_controller.solver.answer import Answer, Method
+from trimtab_models.dyndl.targets import pace_of
+from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.snapshot import Snapshot
+
+BAND_SHARE = 0.5
+"""How far a worker may get from the mean for the sake of a drain, as a share of the band in which nothing moves."""
+PASSES = 3
+"""How often all moves are looked at; a change may make room for another one."""
+TRIED = 20
+"""How many moves to a worker are tried for an exchange: those with the most similar loads."""
+SLACK_PP = 1e-9
+LEVELLED = 100
+"""How many exchanges are made at most so that no host has to restore much more than the others."""
+LEVEL_MOVES, LEVEL_TARGETS, LEVEL_PARTNERS = 5, 20, 5
+"""Of the host with the most to restore, its largest restores; the targets with the least; partners for an exchange."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restores:
+    """What is known of restores: their costs, copies on disks, cores of hosts, and what hosts restore already.
+
+    `running` = bytes that each restore on a host has still to read.  `band` = how far a worker may get from the mean
+    use, in percent of its capacity.
+    """
+
+    learned: LearnedRestores = field(default_factory=LearnedRestores)
+    held: Held = field(default_factory=Held)
+    cores: Mapping[HostId, float] = field(default_factory=dict)
+    running: Mapping[HostId, Sequence[int]] = field(default_factory=dict)
+    band: float = 0.0
+
+    def slots(self, host: HostId) -> int:
+        """How many restores the host runs at the same time at most."""
+        return slots_of(self.cores.get(host), self.learned.most_at_once)
+
+    def pace(self, host: HostId) -> float:
+        """Time per unit of size of the host, at its best number of restores at a time."""
+        return pace_of(self.learned.cost(host), self.slots(host))
+
+
+def what_restores(
+    snapshot: Snapshot | None, execution: Execution, learned: LearnedRestores, held: Held, band: float = 0.0
+) -> Restores:
+    """What the newest window, the plans in flight and the new standbys show."""
+    running = {host: list(sizes) for host, sizes in learned.building.items()}
+    for handover in (each for row in execution.in_flight for each in row.handovers):
+        if handover.phase is HandoverPhase.PREPARING:
+            running.setdefault(handover.target_host, []).append(handover.to_restore())
+    hosts = snapshot.hosts if snapshot else ()
+    cores = {row.host: row.cores for row in hosts if row.cores}
+    return Restores(learned=learned, held=held, cores=cores, running=running, band=band)
+
+
+def onto_copies(wanted: SolveWanted, answer: Answer, restores: Restores, settings: Settings) -> Answer:
+    """The answer with targets that have as little state as possible to restore; the moved key groups are the same.
+
+    A worker may get as far from the mean load as in the answer, in a drain half the band; rules and the limits of hosts
+    are kept.  With ALBIC the targets are chosen for collocation, and stay.
+    """
+    if planned_with(settings, wanted.view) is Method.ALBIC or not answer.moves:
+        return answer
+    tolerance = BAND_SHARE * settings.load_distance if wanted.must_move else 0.0
+    found = _Targets(wanted.view, answer, restores, tolerance)
+    for _ in range(PASSES):
+        improved = [found.improve(place) for place in range(len(answer.moves))]
+        if not any(improved):
+            break
+    for _ in range(LEVELLED):
+        if not found.level():
+            break
+    if not found.changed:
+        return answer
+    return replace(answer, moves=found.moves, load_distance=found.load_distance)
+
+
+class _Targets:
+    """The targets of an answer's moves, which are changed one by one; workers and key groups by their index."""
+
+    def __init__(self, view: PlannableView, answer: Answer, restores: Restores, tolerance: float) -> None:
+        table = view.owned
+        self._key_groups = [key_group for key_group, _ in answer.moves]
+        self._target = [target for _, target in answer.moves]
+        self._capacity = np.array([worker.capacity for worker in view.workers])
+        self._kept = np.array([not worker.draining for worker in view.workers])
+        self._load = table.load[self._key_groups].tolist()
+        sizes = table.assumed_state_bytes[self._key_groups]
+        self._bytes: list[int] = np.maximum(sizes, 1).tolist()
+        places = {worker.id: place for place, worker in enumerate(view.workers)}
+        self._lacking = [
+            {
+                places[name]: share
+                for name, share in restores.held.lacking(row.key_group).items()
+                if name in places and name != row.owner and self._kept[places[name]]
+            }
+            for row in (table[each] for each in self._key_groups)
+        ]
+        """Per move, the share of the state that workers lack; the others lack all of it."""
+        before = np.array([places[name] for name in table.workers], np.int64)[table.owner]
+        self._home: list[int] = before[self._key_groups].tolist()
+        owner = before.copy()
+        owner[self._key_groups] = self._target
+        self._sums: Floats = np.bincount(owner, weights=table.load, minlength=len(view.workers)).astype(np.float64)
+        self._mean = float(table.load.sum() / self._capacity[self._kept].sum())
+        self._allowed = np.maximum(np.abs(self._distances()), tolerance) + SLACK_PP
+        hosts = {host: place for place, host in enumerate(sorted({worker.host for worker in view.workers}))}
+        self._host = [hosts[worker.host] for worker in view.workers]
+        self._pace = [restores.pace(host) for host in hosts]
+        """Time per byte of each host, relative to each other."""
+        of_host, resources = np.array(self._host, np.int64), resources_of(view)
+        at, moved, targets = of_host[before], np.array(self._key_groups), np.array(self._target)
+        self._resources = resources
+        """And (resources, hosts) what is used of them and may be used."""
+        self._used = np.array([each.used(at, moved, targets, of_host, len(hosts)) for each in resources])
+        used_now = np.array([each.used(at, moved[:0], moved[:0], of_host, len(hosts)) for each in resources])
+        room = np.array([[each.room_of(view.rooms.get(host, UNLIMITED)) for host in hosts] for each in resources])
+        self._most = np.maximum(room, used_now)
+        self._places = view.places if view.rules else None
+        self.changed = False
+
+    @property
+    def moves(self) -> tuple[tuple[int, int], ...]:
+        """The moves, as in an answer."""
+        return tuple(zip(self._key_groups, self._target, strict=True))
+
+    @property
+    def load_distance(self) -> float:
+        """The load distance that the moves lead to (pp)."""
+        distances = self._distances()
+        return float(np.where(self._kept, np.abs(distances), np.maximum(distances, 0.0)).max())
+
+    def _distances(self) -> Floats:
+        distances: Floats = self._sums / self._capacity - self._mean
+        return distances
+
+    def improve(self, place: int) -> bool:
+        """Let a move go to a worker that lacks less, alone or in exchange for another move; whether it did."""
+        best = max(self._changes(place), key=lambda change: change.gain, default=None)
+        if best is None or best.gain <= 0:
+            return False
+        self._make(best.targets)
+        return True
+
+    def level(self) -> bool:
+        """Let a restore leave the host that restores longest, alone or in exchange for another; whether it did.
+
+        Hosts restore side by side, so this one decides how long the plan takes.  No more is restored in all.
+        """
+        sums = np.zeros(max(self._host) + 1)
+        np.add.at(sums, [self._host[each] for each in self._target], [self._takes(*each) for each in self._pairs()])
+        fullest = int(sums.argmax())
+        here = [at for at, target in self._pairs() if self._host[target] == fullest]
+        best: tuple[float, dict[int, int]] | None = None
+        for place in heapq.nlargest(LEVEL_MOVES, here, key=lambda at: self._takes(at, self._target[at])):
+            for targets in self._elsewhere(place, sums):
+                after = self._most_after(targets, sums)
+                if after < (best[0] if best else sums[fullest] - 1.0) and self._fits(targets):
+                    best = (after, targets)
+        if best is None:
+            return False
+        self._make(best[1])
+        return True
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        return list(enumerate(self._target))
+
+    def _takes(self, at: int, target: int) -> float:
+        """How long this target would restore for a move, by its bytes and the pace of its host."""
+        return self._bytes[at] * self._lacking[at].get(target, 1.0) * self._pace[self._host[target]]
+
+    def _elsewhere(self, place: int, sums: Floats) -> Iterator[dict[int, int]]:
+        """Other targets for a move: those on hosts that have the least to restore."""
+        left = self._target[place]
+        free = [each for each in np.flatnonzero(self._kept).tolist() if self._host[each] != self._host[left]]
+        for target in heapq.nsmallest(LEVEL_TARGETS, free, key=lambda each: (sums[self._host[each]], each)):
+            others = (at for at, present in self._pairs() if present == target)
+            alike = heapq.nsmallest(LEVEL_PARTNERS, others, key=lambda at: abs(self._load[at] - self._load[place]))
+            for targets in ({place: target}, *({place: target, at: left} for at in alike)):
+                saved = sum(self._gain(at, each) for at, each in targets.items())
+                if saved >= 0 and self._source_of_none(targets):
+                    yield targets
+
+    def _most_after(self, targets: Mapping[int, int], sums: Floats) -> float:
+        """How long the host concerned that has most to restore would take."""
+        after = {self._host[each]: 0.0 for at, target in targets.items() for each in (self._target[at], target)}
+        for at, target in targets.items():
+            after[self._host[self._target[at]]] -= self._takes(at, self._target[at])
+            after[self._host[target]] += self._takes(at, target)
+        return max(float(sums[host]) + change for host, change in after.items())
+
+    def _make(self, targets: Mapping[int, int]) -> None:
+        for at, target in targets.items():
+            self._sums[self._target[at]] -= self._load[at]
+            self._sums[target] += self._load[at]
+            self._used[:, self._host[self._target[at]]] -= self._amounts(at, self._target[at])
+            self._used[:, self._host[target]] += self._amounts(at, target)
+            self._target[at] = target
+        self.changed = True
+
+    def _changes(self, place: int) -> Iterator["_Change"]:
+        """What can be done within the limits so that this move goes to a worker that lacks less."""
+        left = self._target[place]
+        load = self._load[place]
+        for holder in sorted(each for each in self._lacking[place] if self._gain(place, each) > 0):
+            others = (at for at, target in enumerate(self._target) if target == holder)
+            alike = heapq.nsmallest(TRIED, others, key=lambda at: abs(self._load[at] - load))
+            for targets in ({place: holder}, *({place: holder, at: left} for at in alike)):
+                if self._source_of_none(targets) and self._fits(targets):
+                    yield _Change(targets, sum(self._gain(at, target) for at, target in targets.items()))
+
+    def _source_of_none(self, targets: Mapping[int, int]) -> bool:
+        return all(self._home[at] != target for at, target in targets.items())
+
+    def _gain(self, at: int, target: int) -> float:
+        """Bytes that need not be restored because of the new target."""
+        now, then = (self._lacking[at].get(each, 1.0) for each in (self._target[at], target))
+        return self._bytes[at] * (now - then)
+
+    def _fits(self, targets: Mapping[int, int]) -> bool:
+        """Whether rules are kept, no worker gets further from the mean than it may, and no host is overfilled."""
+        if self._places and not all(self._places.may(self._key_groups[at], to) for at, to in targets.items()):
+            return False
+        sums: dict[int, float] = {}
+        for at, target in targets.items():
+            sums[target] = sums.get(target, float(self._sums[target])) + self._load[at]
+            left = self._target[at]
+            sums[left] = sums.get(left, float(self._sums[left])) - self._load[at]
+        balanced = all(
+            abs(total / self._capacity[worker] - self._mean) <= self._allowed[worker] for worker, total in sums.items()
+        )
+        return balanced and self._fits_on_hosts(targets)
+
+    def _amounts(self, at: int, target: int) -> Floats:
+        """(resources,) what the key group of a move uses on this target."""
+        row, worker = np.array([self._key_groups[at]]), np.array([target])
+        return np.array([each.on(row, worker)[0] for each in self._resources])
+
+    def _fits_on_hosts(self, targets: Mapping[int, int]) -> bool:
+        used: dict[int, Floats] = {}
+        for at, target in targets.items():
+            left, gets = self._host[self._target[at]], self._host[target]
+            used[left] = used.get(left, self._used[:, left]) - self._amounts(at, self._target[at])
+            used[gets] = used.get(gets, self._used[:, gets]) + self._amounts(at, target)
+        return all(
+            bool((amount <= np.maximum(self._most[:, host], self._used[:, host])).all())
+            for host, amount in used.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """New targets of some moves, and the bytes that need not be restored because of them."""
+
+    targets: Mapping[int, int]
+    gain: float
+
+
+def with_restores(decision: Planned, snapshot: Snapshot | None, held: Held) -> Planned:
+    """The plan; it knows the cores of its hosts, as far as they are reported, and what its targets lack."""
+    plan = decision.plan
+    hosts, rows = set(plan.hosts.values()), snapshot.hosts if snapshot else ()
+    cores = {row.host: row.cores for row in rows if row.cores and row.host in hosts}
+    warm = sum(move.target in held.standbys(move.key_group) for move in plan.moves)
+    moves = tuple(_with_copy(move, held) for move in plan.moves)
+    copied = sum(move.lacking_bytes is not None for move in moves)
+    return replace(decision, plan=replace(plan, moves=moves, cores=cores, to_standbys=warm, to_copies=copied))
+
+
+def _with_copy(move: Move, held: Held) -> Move:
+    """The move, which knows how much its target lacks if that has a copy on its disk; a standby lacks nothing."""
+    share = held.on_disk.get(move.key_group, {}).get(move.target)
+    if share is None or move.state_bytes is None or move.target in held.standbys(move.key_group):
+        return move
+    return replace(move, lacking_bytes=round(share * move.state_bytes))

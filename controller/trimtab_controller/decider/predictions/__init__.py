@@ -1,1 +1,0 @@
-"""What plans predict, beside what is measured afterwards.  Pure."""

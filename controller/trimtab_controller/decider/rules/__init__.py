@@ -1,1 +1,0 @@
-"""Rules of operators about where key groups may be: `[[rule]]` in controller.toml.  Pure."""

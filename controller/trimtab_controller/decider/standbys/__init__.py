@@ -1,1 +1,0 @@
-"""Standbys: which workers follow which key groups, when, and at what cost.  Pure."""

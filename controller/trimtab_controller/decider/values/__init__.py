@@ -1,0 +1,1 @@
+"""Values: reasons, decisions, settings.  No logic of a policy, and no state."""

@@ -1,0 +1,307 @@
+"""What happens to the plans of each app, and when plans for balance may begin: the configuration's [plans].
+
+Times in which something happens or does not are cron expressions with a time zone.  An expression matches the minutes
+in which it holds, as in Flink's `excluded.periods`: `* 9-17 * * mon-fri` is every minute from 9:00 to 17:59 on
+working days.  With a duration it holds for so long from each match on: `30 22 * * fri for 4h`.  The package that
+reads them is imported where there is such an expression: the console, which predicts with the decider, does without
+it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+from functools import lru_cache
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
+from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.wording import time_span
+
+MINUTE = timedelta(minutes=1)
+DURATION = re.compile(r"(.+?)\s+for\s+([1-9][0-9]{0,4})([mhd])")
+UNITS = {"m": MINUTE, "h": timedelta(hours=1), "d": timedelta(days=1)}
+LONGEST = timedelta(days=7)
+FORESEEN = timedelta(days=3)
+"""What holds for longer than this is not followed to its end, which for `* * * * *` would never come."""
+TRIED = 200
+"""Begins that are looked at: those of one hour may be skipped by a change of the clocks."""
+
+DAY_S = 86_400.0
+MAX_APPS = 10_000
+"""Apps with a mode of their own."""
+MAX_EXPRESSIONS = 100
+"""Expressions of `[plans] freeze`, and of `windows`."""
+TRIED_ENDS = 19
+"""Ends of freezes and begins of windows that are looked at for a time at which plans may begin."""
+
+
+class BadPeriod(ValueError):
+    """An expression or a time zone that cannot be read: what was found, and what was expected."""
+
+    def __init__(self, found: str, expected: str, *, is_zone: bool = False) -> None:
+        self.found, self.expected, self.is_zone = found, expected, is_zone
+        super().__init__(f"found {found!r}, expected {expected}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronPeriod:
+    """A cron expression of five fields, with or without a duration, in the wall time of a time zone.
+
+    Raises BadPeriod.
+    """
+
+    expression: str
+    timezone: str
+
+    def __post_init__(self) -> None:
+        from cronsim import CronSim, CronSimError
+
+        zone_of(self.timezone)
+        cron, lasts = self._parts()
+        if lasts > LONGEST:
+            raise BadPeriod(self.expression, "a duration of at most 7d")
+        try:
+            CronSim(cron, datetime(2000, 1, 1))
+        except CronSimError as error:
+            expected = f"a cron expression of five fields, or one with a duration such as `for 4h` ({error})"
+            raise BadPeriod(self.expression, expected) from error
+
+    def _parts(self) -> tuple[str, timedelta]:
+        found = DURATION.fullmatch(self.expression)
+        return (self.expression, MINUTE) if found is None else (found[1], int(found[2]) * UNITS[found[3]])
+
+    def _local(self, at: float) -> datetime:
+        """Wall time without a zone: an hour that a change of the clocks skips or repeats counts as clocks show it."""
+        return datetime.fromtimestamp(at, zone_of(self.timezone)).replace(second=0, microsecond=0, tzinfo=None)
+
+    def covers(self, at: float) -> bool:
+        """Whether it holds at this time (epoch seconds)."""
+        from cronsim import CronSim
+
+        cron, lasts = self._parts()
+        local = self._local(at)
+        begin = next(CronSim(cron, local - lasts), None)
+        return begin is not None and begin <= local
+
+    def end(self, at: float) -> float | None:
+        """The first minute in which it does not hold any more (epoch seconds); None: not within FORESEEN.
+
+        It holds at `at`.
+        """
+        return _end(self, at - at % 60.0)
+
+    def next_begin(self, at: float) -> float | None:
+        """When it begins to hold next (epoch seconds); None: never."""
+        begins = (self._next_shown(at), self._next_repeated(at))
+        return min((each for each in begins if each is not None), default=None)
+
+    def _next_repeated(self, at: float) -> float | None:
+        """Of the begins that clocks have shown in this hour and are about to show again, the next one."""
+        from cronsim import CronSim
+
+        local, zone = self._local(at), zone_of(self.timezone)
+        first, second = (local.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
+        if second <= at:
+            return None
+        for begin in CronSim(self._parts()[0], local - timedelta(seconds=second - first)):
+            if begin > local:
+                return None
+            found = begin.replace(tzinfo=zone, fold=1).timestamp()
+            if found > at:
+                return found
+        return None
+
+    def _next_shown(self, at: float) -> float | None:
+        """The next begin of those that clocks have not shown yet."""
+        from cronsim import CronSim
+
+        cron, lasts = self._parts()
+        for begin in islice(CronSim(cron, self._local(at)), TRIED):
+            first, second = (begin.replace(tzinfo=zone_of(self.timezone), fold=fold).timestamp() for fold in (0, 1))
+            if (found := next((each for each in (first, second) if each > at), None)) is None:
+                continue
+            if self._local(found) == begin:
+                return found
+            if lasts > MINUTE and (late := self._after_skip(second, first)) is not None and late > at:
+                return late
+        return None
+
+    def _after_skip(self, before: float, after: float) -> float | None:
+        """The first minute in which it holds, of those around an hour that a change of the clocks skips."""
+        minutes = (before + 60.0 * number for number in range(round((after - before) / 60.0) + 1))
+        return next((each for each in minutes if self.covers(each)), None)
+
+
+@lru_cache(maxsize=100)
+def _end(period: CronPeriod, at: float) -> float | None:
+    """Remembered, because all apps in one window ask the same."""
+    from cronsim import CronSim
+
+    cron, lasts = period._parts()
+    local, zone = period._local(at), zone_of(period.timezone)
+    end = local
+    for begin in CronSim(cron, local - lasts):
+        if begin > end:
+            break
+        end = begin + lasts
+        if end - local > FORESEEN:
+            return None
+    found = max(end.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
+    if period._local(found) == end and found - at == (end - local).total_seconds():
+        return found
+    # The clocks change meanwhile: they skip the end, or show it and then show again a time in which it holds.
+    minutes = (at + 60.0 * number for number in range(round((found - at) / 60.0) + 1))
+    return next(each for each in minutes if not period.covers(each))
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of this name.  Raises BadPeriod."""
+    if name == "UTC":  # known also where the system has no time zones
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise BadPeriod(name, "a time zone that this system knows, such as Europe/Berlin", is_zone=True) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTimes:
+    """In `freeze` no plan for balance begins; if there are `windows`, none begins outside them.  Raises BadPeriod."""
+
+    freeze: tuple[str, ...] = ()
+    windows: tuple[str, ...] = ()
+    timezone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        zone_of(self.timezone)
+        self._periods(self.freeze + self.windows)
+
+    def _periods(self, expressions: tuple[str, ...]) -> list[CronPeriod]:
+        return [CronPeriod(expression=each, timezone=self.timezone) for each in expressions]
+
+    def closed(self, now: float) -> str | None:
+        """Why no plan for balance begins at this time (epoch seconds); None: it may."""
+        if (held := self._held(now)) is None:
+            return None
+        why, until = held
+        at = self._next_open(until)
+        if at is None:
+            return f"{why}; no plan may begin in the next days"
+        shown = datetime.fromtimestamp(at, zone_of(self.timezone))
+        return f"{why}; plans may begin from {shown:%a %d %b %H:%M} ({self.timezone}) on, in {time_span(at - now)}"
+
+    def _next_open(self, at: float | None) -> float | None:
+        """The first time from `at` on, an end of what has held, at which nothing holds; None: not soon, or never."""
+        for _ in range(TRIED_ENDS):
+            if at is None or (held := self._held(at)) is None:
+                return at
+            at = held[1]
+        return None
+
+    def _held(self, at: float) -> tuple[str, float | None] | None:
+        """What holds plans back at a time, and until when that does (epoch seconds; None: long, or for ever)."""
+        for each in self._periods(self.freeze):
+            if each.covers(at):
+                return f"[plans] freeze holds: {each.expression} ({self.timezone})", each.end(at)
+        windows = self._periods(self.windows)
+        if not windows or any(each.covers(at) for each in windows):
+            return None
+        begins = [begin for each in windows if (begin := each.next_begin(at)) is not None]
+        return "it is outside [plans] windows", min(begins, default=None)
+
+
+def read_times(general: PlanTimes, fields: Fields) -> PlanTimes:
+    """The general times with those that are given in place of them.  Raises BadMessage."""
+
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(check_text(value, at, 1000) for at, value in fields.items(name, limit=MAX_EXPRESSIONS))
+
+    readers: dict[str, Callable[[str], Any]] = {
+        "freeze": texts,
+        "windows": texts,
+        "timezone": lambda name: fields.text(name, limit=100),
+    }
+    found = {name: read(name) for name, read in readers.items() if fields.has(name)}
+    try:
+        return replace(general, **found)
+    except BadPeriod as error:
+        wrong = next((name for name in ("freeze", "windows") if error.found in found.get(name, ())), "freeze")
+        key = "timezone" if error.is_zone else wrong
+        raise BadMessage(Fault.RANGE, fields.at(key), error.found, error.expected) from error
+
+
+class PlanMode(StrEnum):
+    """What the controller does with its own plans for an app."""
+
+    DRY_RUN = "dry-run"  # it says what it would do
+    APPROVE = "approve"  # a plan waits until an operator approves it
+    ACT = "act"  # it carries them out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSettings:
+    """The mode of every app, and of those that have their own.  Times in seconds.
+
+    `approval_s`: how long a plan waits for approval; after a rejection nothing else is proposed for so long.
+    `keep_moved_s`: how long what an operator moved stays where it is.  `times`: when plans for balance may begin;
+    `app_times` = those of apps that have their own.
+    """
+
+    mode: PlanMode = PlanMode.ACT
+    approval_s: float = 1800.0
+    keep_moved_s: float = 3600.0
+    apps: Mapping[AppId, PlanMode] = field(default_factory=dict)
+    times: PlanTimes = PlanTimes()
+    app_times: Mapping[AppId, PlanTimes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))
+        object.__setattr__(self, "app_times", MappingProxyType(dict(self.app_times)))
+
+    def of(self, app: AppId) -> PlanMode:
+        """The mode of an app."""
+        return self.apps.get(app, self.mode)
+
+    def times_of(self, app: AppId) -> PlanTimes:
+        """When plans for balance of an app may begin."""
+        return self.app_times.get(app, self.times)
+
+
+def read_plans(fields: Fields) -> PlanSettings:
+    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
+    found: dict[str, Any] = {}
+    if fields.has("mode"):
+        found["mode"] = fields.choice("mode", PlanMode)
+    if fields.has("approval_s"):
+        found["approval_s"] = fields.number("approval_s", low=10.0, high=7 * DAY_S)
+    if fields.has("keep_moved_s"):
+        found["keep_moved_s"] = fields.number("keep_moved_s", low=0.0, high=30 * DAY_S)
+    found["times"] = times = read_times(PlanTimes(), fields)
+    modes: dict[AppId, PlanMode] = {}
+    own_times: dict[AppId, PlanTimes] = {}
+    if fields.has("apps"):
+        for app, at, value in fields.members("apps", limit=MAX_APPS):
+            if not isinstance(value, dict):
+                modes[AppId(app)] = _mode(at, value)
+                continue
+            own = Fields(value, at)
+            if own.has("mode"):
+                modes[AppId(app)] = own.choice("mode", PlanMode)
+            own_times[AppId(app)] = read_times(times, own)
+            own.done()
+    found |= {"apps": modes, "app_times": own_times}
+    fields.done()
+    return replace(PlanSettings(), **found)
+
+
+def _mode(at: str, value: object) -> PlanMode:
+    text = check_text(value, at, 100)
+    try:
+        return PlanMode(text)
+    except ValueError:
+        raise BadMessage(Fault.RANGE, at, text, "one of " + ", ".join(PlanMode)) from None

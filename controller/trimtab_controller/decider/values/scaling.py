@@ -1,0 +1,158 @@
+"""The configuration's [scaling], in the words of Flink's autoscaler."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from trimtab_controller.decider.values.plan_settings import BadPeriod, CronPeriod
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
+from trimtab_protocol.messages.intents import MAX_WORKERS
+from trimtab_protocol.messages.names import AppId
+
+DAY_S = 86_400.0
+MAX_FREEZES = 100
+"""Expressions of `[scaling] freeze`."""
+MAX_HOOK_WORDS = 100
+"""Words of the command line `[scaling] hook`."""
+MAX_APPS = 1_000
+"""Apps with settings of their own in `[scaling.apps]`."""
+
+
+class Mode(StrEnum):
+    """What the controller does about the number of workers."""
+
+    OFF = "off"  # nothing, and it says nothing
+    ADVISE = "advise"  # it says how many are wanted, in status and metrics
+    ACT = "act"  # it also starts workers of the pool, and drains and stops workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingSettings:
+    """When the number of workers of an app changes.  Times in seconds.
+
+    Utilisation = demand / capacity of the workers that stay.  Outside the band from `min_utilisation` to
+    `max_utilisation` the size changes so that the app is at most at `target_utilisation`, once it was outside for
+    `scale_up_delay_s` or `scale_down_delay_s` without a break.  A step adds at most `scale_up_max_factor` of the
+    workers, and removes at most `scale_down_max_factor` of them, but one in any case.  `restart_s`: how long a started
+    worker takes until it runs, until one was seen to start (`Starts`); it is waited for at least so long.
+    `max_utilisation_after_loss`: the highest utilisation that the loss of one host may lead to after a scale-in.
+    `hook` = command line of a program that adds workers from outside; empty: there is none.
+
+    `apps` = the settings, by key, in which single apps differ.
+    """
+
+    mode: Mode = Mode.ADVISE
+    target_utilisation: float = 0.7
+    min_utilisation: float = 0.4
+    max_utilisation: float = 0.85
+    max_utilisation_after_loss: float = 1.0
+    scale_up_delay_s: float = 30.0
+    scale_down_delay_s: float = 3600.0
+    scale_up_max_factor: float = 1.0
+    scale_down_max_factor: float = 0.6
+    restart_s: float = 120.0
+    min_workers: int = 1
+    max_workers: int = MAX_WORKERS
+    max_changes_per_hour: int = 6
+    freeze: tuple[str, ...] = ()
+    freeze_timezone: str = "UTC"
+    hook: tuple[str, ...] = ()
+    hook_timeout_s: float = 60.0
+    apps: Mapping[AppId, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.min_utilisation < self.target_utilisation <= self.max_utilisation:
+            band = f"{self.min_utilisation:g} < {self.target_utilisation:g} <= {self.max_utilisation:g}"
+            raise ValueError(f"min_utilisation < target_utilisation <= max_utilisation does not hold: {band}")
+        if self.min_workers > self.max_workers:
+            raise ValueError(f"min_workers {self.min_workers} is above max_workers {self.max_workers}")
+        self.freezes()
+
+    def freezes(self) -> tuple[CronPeriod, ...]:
+        """The times in which the size does not change by itself.  Raises BadPeriod."""
+        return tuple(CronPeriod(expression=each, timezone=self.freeze_timezone) for each in self.freeze)
+
+    def of(self, app: AppId) -> "ScalingSettings":
+        """The settings of an app: the general ones, with its own in place of them."""
+        return replace(self, apps={}, **self.apps[app]) if app in self.apps else self
+
+    def own(self, app: AppId) -> tuple[str, ...]:
+        """The app's own settings, as text: `max_workers = 4`.  The command line of a hook is left out."""
+        return tuple(
+            key if key == "hook" else f"{key} = {_shown(value)}"
+            for key, value in sorted(self.apps.get(app, {}).items())
+        )
+
+
+def read_scaling(fields: Fields) -> ScalingSettings:
+    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
+    general = _combined(ScalingSettings(), _read_keys(fields), fields)
+    apps: dict[AppId, Mapping[str, Any]] = {}
+    if fields.has("apps"):
+        for name, path, value in fields.members("apps", limit=MAX_APPS):
+            own = Fields(value, path)
+            found = _read_keys(own)
+            own.done()
+            _combined(general, found, own)
+            apps[AppId(name)] = found
+    fields.done()
+    return replace(general, apps=apps)
+
+
+def _combined(general: ScalingSettings, found: Mapping[str, Any], fields: Fields) -> ScalingSettings:
+    """The general settings with those that were found; raises BadMessage where they contradict each other."""
+    try:
+        return replace(general, **found)
+    except BadPeriod as error:
+        key = "freeze_timezone" if error.is_zone else "freeze"
+        raise BadMessage(Fault.RANGE, fields.at(key), error.found, error.expected) from error
+    except ValueError as error:
+        raise BadMessage(Fault.RANGE, fields.path, "settings that contradict each other", str(error)) from error
+
+
+def _read_keys(fields: Fields) -> dict[str, Any]:
+    """The settings that are given."""
+
+    def number(low: float, high: float) -> Callable[[str], float]:
+        return lambda name: fields.number(name, low=low, high=high)
+
+    def count(high: int) -> Callable[[str], int]:
+        return lambda name: fields.integer(name, low=1, high=high)
+
+    def texts(limit: int) -> Callable[[str], tuple[str, ...]]:
+        return lambda name: tuple(check_text(value, at, 1000) for at, value in fields.items(name, limit=limit))
+
+    readers: dict[str, Callable[[str], Any]] = {
+        "mode": lambda name: fields.choice(name, Mode),
+        "target_utilisation": number(0.05, 1.0),
+        "min_utilisation": number(0.0, 1.0),
+        "max_utilisation": number(0.05, 1.0),
+        "max_utilisation_after_loss": number(0.05, 10.0),
+        "scale_up_delay_s": number(0.0, DAY_S),
+        "scale_down_delay_s": number(0.0, 7 * DAY_S),
+        "scale_up_max_factor": number(0.0, 1000.0),
+        "scale_down_max_factor": number(0.0, 1.0),
+        "restart_s": number(1.0, DAY_S),
+        "min_workers": count(MAX_WORKERS),
+        "max_workers": count(MAX_WORKERS),
+        "max_changes_per_hour": count(60),
+        "freeze": texts(MAX_FREEZES),
+        "freeze_timezone": lambda name: fields.text(name, limit=100),
+        "hook": texts(MAX_HOOK_WORDS),
+        "hook_timeout_s": number(1.0, 3600.0),
+    }
+    return {name: read(name) for name, read in readers.items() if fields.has(name)}
+
+
+def _shown(value: object) -> str:
+    """A value as the file has it."""
+    match value:
+        case tuple():
+            return f"[{', '.join(map(_shown, value))}]"
+        case str():
+            return f'"{value}"'
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)

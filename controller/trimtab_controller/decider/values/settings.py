@@ -1,0 +1,81 @@
+"""The settings of the decider: [balance], [placement] and [snapshot] of the configuration."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trimtab_controller.solver.answer import Method
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The configuration's [balance]; distances in pp, times in seconds.
+
+    Nothing moves while the load distance is within the band `load_distance`, or for a gain below `min_gain`.  A drain
+    may raise the load distance of the other workers up to `drain_load_distance`.  That is higher than the band, since
+    otherwise one heavy key group would block the drain.  Loads and flows are smoothed over windows (`smoothing` =
+    weight of the newest) and used after `min_windows`.
+
+    A load is the demand: where inputs wait for CPU, it includes working the backlog off within `catch_up_s`.  After a
+    restart of 30 s, 300 s ask for 10 % more than the input alone, which moves little; 10 minutes of backlog ask for
+    three times as much.
+
+    With ALBIC key groups also move inside the band if that raises collocation by `min_collocation_gain` (pp), lowers
+    the mean load by `min_gain`, and pays back the restores of their state within `pay_back_s`.  What a tuple costs only
+    because it goes to another worker is measured (`memory/remote_costs.py`), unless an operator states it
+    (`remote_tuple_cpu_s`, both ends together); without a significant cost there are only trials
+    (`policies/trial.py`).  Reports do not tell what a tuple costs the broker: an operator may state it
+    (`broker_tuple_cpu_s`), and it counts in what pays back.
+
+    `max_disk` = share of a disk that plans and standbys fill at most, `max_link` = share of a host's link, each way,
+    that plans fill at most: traffic comes in bursts.
+    """
+
+    method: Method = Method.ALBIC
+    max_migrations: int = 13
+    load_distance: float = 5.0
+    min_interval_s: float = 30.0
+    smoothing: float = 0.5
+    min_windows: int = 3
+    min_gain: float = 0.5
+    drain_load_distance: float = 25.0
+    min_collocation_gain: float = 2.0
+    remote_tuple_cpu_s: float | None = None
+    broker_tuple_cpu_s: float = 0.0
+    pay_back_s: float = 1800.0
+    trial_pairs: int = 12
+    catch_up_s: float = 300.0
+    max_disk: float = 0.9
+    max_link: float = 0.9
+
+    @property
+    def learns_by_trial(self) -> bool:
+        """Whether key groups may move to learn what remote tuples cost."""
+        return self.method is Method.ALBIC and self.remote_tuple_cpu_s is None and self.trial_pairs > 0
+
+    def moves_for(self, max_moves: int | None) -> int:
+        """How many key groups a plan may move for an app with a limit of its own."""
+        return self.max_migrations if max_moves is None else min(self.max_migrations, max_moves)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """The requirements for a snapshot.
+
+    `lost_worker_s`: how long a worker may be absent before it counts as gone.  `max_unknown`: the share of an app's
+    load that may be unknown.  `stale_limit_s`: how long the last known load of a key group stands in for a missing one.
+    """
+
+    min_coverage: float = 0.6
+    max_age_s: float = 45.0
+    lost_worker_s: float = 60.0
+    max_unknown: float = 0.05
+    stale_limit_s: float = 600.0
+
+
+class First(StrEnum):
+    """`[placement] first`: how an app without state is placed."""
+
+    ADOPT = "adopt"  # as the engine does
+    EVEN = "even"
+    LF = "lf"
+    AUTO = "auto"  # the best of all three

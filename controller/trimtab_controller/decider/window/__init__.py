@@ -1,0 +1,1 @@
+"""What one window shows: views, and pure functions of them."""
