@@ -13,20 +13,21 @@ def check(history: History, bounds: Bounds) -> Verdict:
     """Everything that is broken in this history, and what each strike cost."""
     facts = read_facts(history)
     extracted, counted = counting.copies(facts.extracted), counting.copies(facts.counted)
-    repeats = counting.repeats(extracted, counted, history.strikes, bounds)
+    deaths = counting.deaths_of(facts, extracted, history.strikes, bounds)
+    repeats = counting.repeats(extracted, counted, deaths)
     missing = counting.lost(facts.inputs, extracted, counted)
     waits = counting.waits(facts.inputs, counted)
     until = max((commit.at for commit in facts.commits), default=0.0)  # by the broker's clock: an agent's may be wrong
     spans = ownership.ownership(facts)
     gaps = list(ownership.gaps(spans, history.strikes, bounds, until))
-    costs = _costs(history.strikes, facts, missing, repeats, waits, gaps, bounds)
+    costs = _costs(history.strikes, facts, missing, repeats, waits, gaps, deaths)
     violations = [
         *(Violation(broken=Broken.NO_RECORD, text=text) for text in [*facts.holes, *answering.unheard(facts)]),
         *counting.miscounted(facts, extracted, counted, repeats, missing),
         *counting.wrong_commits(facts, extracted, counted, bounds),
         *counting.stale_states(facts),
-        *counting.wrong_sums(facts, extracted, history.strikes, bounds),
-        *counting.wrong_answers(facts, history.strikes, bounds),
+        *counting.wrong_sums(facts, extracted, history.strikes, deaths),
+        *counting.wrong_answers(facts, deaths),
         *ownership.two_owners(facts, spans, bounds),
         *ownership.unowned(gaps),
         *counting.stood_still(counting.silences(facts, extracted), history.strikes, bounds),
@@ -63,10 +64,10 @@ def _costs(
     repeats: Sequence[counting.Repeat],
     waits: Sequence[counting.Wait],
     gaps: Sequence[ownership.Gap],
-    bounds: Bounds,
+    deaths: counting.Deaths,
 ) -> list[Cost]:
     """A strike answers for all from the end of the one before until it was steered again, the last one for the rest."""
-    allowed = _allowed((*facts.extracted, *facts.counted), strikes, bounds)
+    allowed = _allowed((*facts.extracted, *facts.counted), deaths)
     costs = []
     for strike, since, until in _turns(strikes):
         held_up = [wait.end for wait in waits if since < wait.start <= until and wait.end > strike.at]
@@ -85,10 +86,10 @@ def _costs(
     return costs
 
 
-def _allowed(rows: Sequence[Written], strikes: Sequence[Strike], bounds: Bounds) -> Counter[Strike]:
+def _allowed(rows: Sequence[Written], deaths: counting.Deaths) -> Counter[Strike]:
     """How many outputs each death may have had repeated: what the dead did since their last commit."""
-    deaths = (counting.death_after(row, strikes, bounds) for row in rows)
-    return Counter(death for death in deaths if death is not None)
+    found = (deaths.after(row) for row in rows)
+    return Counter(death for death in found if death is not None)
 
 
 def _turns(strikes: Sequence[Strike]) -> Iterator[tuple[Strike, float, float]]:

@@ -1,8 +1,9 @@
 """Was every input counted once, and in time?  What a death repeated is dated by the death that explains it."""
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.faults.recorded.facts import DELAYS, SOURCE, Facts, Input, Written
 from tests.faults.recorded.groups import Commit, Place
@@ -33,30 +34,89 @@ def copies(rows: Iterable[Written]) -> Copies:
     return found
 
 
-def repeats(extracted: Copies, counted: Copies, strikes: Sequence[Strike], bounds: Bounds) -> list[Repeat]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deaths:
+    """Which outputs a death may have left uncommitted.
+
+    `committed_at` = when what an output is about was committed first; an output of which that is not known is missing.
+    `last_at` = when each process wrote its last record.
+    """
+
+    strikes: Sequence[Strike]
+    bounds: Bounds
+    committed_at: Mapping[Written, float] = field(default_factory=dict)
+    last_at: Mapping[str, float] = field(default_factory=dict)
+
+    def after(self, row: Written) -> Strike | None:
+        """The death of its worker that may have come before the commit of what this output says is done."""
+        committed_at = self.committed_at.get(row, float("inf"))
+        for strike in self.strikes:
+            if row.worker in strike.dead and committed_at > strike.at and self._is_uncommitted(row, strike):
+                return strike
+        return None
+
+    def _is_uncommitted(self, row: Written, strike: Strike) -> bool:
+        """Whether it was written too late to be committed: by what was struck, until its session ended at most.
+
+        Later only by a process that was started meanwhile and has ended, too.
+        """
+        uncommitted_s = self.bounds.commit_s + self.bounds.commit_takes_s
+        if row.at <= strike.at + self.bounds.session_s:
+            return strike.at - uncommitted_s <= row.at <= strike.over_at
+        last_at = self.last_at.get(row.process, row.at)
+        return row.at <= strike.over_at and last_at <= strike.over_at and last_at - uncommitted_s <= row.at
+
+
+def deaths_of(facts: Facts, extracted: Copies, strikes: Sequence[Strike], bounds: Bounds) -> Deaths:
+    """What the deaths of a history may have left uncommitted, by its commits.
+
+    Which of several copies an output of `sums` is about is not recorded: the last one counts, committed last.
+    """
+    commits, committed_at = _first_commits(facts.commits), dict[Written, float]()
+    inputs = {row.sequence: ((SOURCE, row.partition), row.offset) for row in facts.inputs}
+    given = {sequence: ((DELAYS, rows[-1].partition), rows[-1].offset) for sequence, rows in extracted.items()}
+    for rows, of in ((facts.extracted, inputs), (facts.counted, given)):
+        for row in rows:
+            if row.sequence in of:
+                place, offset = of[row.sequence]
+                offsets, times = commits.get(place, ([], []))
+                number = bisect_right(offsets, offset)
+                committed_at[row] = times[number] if number < len(times) else float("inf")
+    last_at: dict[str, float] = {}
+    for row in (*facts.extracted, *facts.counted, *facts.changed):
+        last_at[row.process] = max(row.at, last_at.get(row.process, 0.0))
+    return Deaths(strikes=strikes, bounds=bounds, committed_at=committed_at, last_at=last_at)
+
+
+def _first_commits(commits: Iterable[Commit]) -> Mapping[Place, tuple[list[int], list[float]]]:
+    """For each place the committed offsets that are larger than all before, and when each was committed."""
+    found: dict[Place, tuple[list[int], list[float]]] = {}
+    for commit in sorted(commits, key=lambda commit: commit.at):
+        offsets, times = found.setdefault(commit.place, ([], []))
+        if not offsets or commit.offset > offsets[-1]:
+            offsets.append(commit.offset)
+            times.append(commit.at)
+    return found
+
+
+def repeats(extracted: Copies, counted: Copies, deaths: Deaths) -> list[Repeat]:
     """Outputs of `extract` beyond the first of an input, and outputs of `sums` beyond one for each of those.
 
     Each death explains one repeat of what the dead had done and not committed; the other copies it does not.
     """
     found: list[Repeat] = []
     for rows in extracted.values():
-        found += _beyond(1, rows, strikes, bounds)
+        found += _beyond(1, rows, deaths)
     for sequence, rows in counted.items():
-        found += _beyond(max(1, len(extracted.get(sequence, ()))), rows, strikes, bounds)
+        found += _beyond(max(1, len(extracted.get(sequence, ()))), rows, deaths)
     return found
 
 
-def _beyond(due: int, rows: Sequence[Written], strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Repeat]:
+def _beyond(due: int, rows: Sequence[Written], deaths: Deaths) -> Iterator[Repeat]:
     if len(rows) > due:
-        deaths = [death for row in rows if (death := death_after(row, strikes, bounds)) is not None]
+        explaining = [death for row in rows if (death := deaths.after(row)) is not None]
         for number, row in enumerate(rows[due:]):
-            yield Repeat(output=row, death=deaths[number] if number < len(deaths) else None)
-
-
-def death_after(row: Written, strikes: Iterable[Strike], bounds: Bounds) -> Strike | None:
-    """The death of its worker that may have come before the commit of what this output says is done."""
-    uncommitted_s = bounds.commit_s + bounds.commit_takes_s
-    return next((s for s in strikes if s.at - uncommitted_s <= row.at <= s.over_at and row.worker in s.dead), None)
+            yield Repeat(output=row, death=explaining[number] if number < len(explaining) else None)
 
 
 def lost(inputs: Iterable[Input], extracted: Copies, counted: Copies) -> list[Input]:
@@ -179,14 +239,14 @@ def stood_still(found: Iterable[Silence], strikes: Sequence[Strike], bounds: Bou
 
 
 # ---------------------------------------------------------------------- sums
-def wrong_sums(facts: Facts, extracted: Copies, strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Violation]:
+def wrong_sums(facts: Facts, extracted: Copies, strikes: Sequence[Strike], deaths: Deaths) -> Iterator[Violation]:
     """The table as its changelog left it, against the sums of the inputs: too seldom never, too often for deaths."""
     right: dict[str, tuple[int, int]] = {}
     for sent in facts.inputs:
         flights, minutes = right.get(sent.table_key, (0, 0))
         right[sent.table_key] = flights + 1, minutes + sent.minutes
     found = {row.table_key: (row.flights, row.minutes) for row in facts.changed}
-    allowed = _counted_again(facts, extracted, strikes, bounds)
+    allowed = _counted_again(facts, extracted, strikes, deaths)
     for key in sorted(found.keys() | right.keys()):
         over = found[key][0] - right[key][0] if key in found and key in right else 0
         if found.get(key) != right.get(key) and not 0 < over <= allowed[key]:
@@ -194,13 +254,13 @@ def wrong_sums(facts: Facts, extracted: Copies, strikes: Sequence[Strike], bound
             yield Violation(broken=Broken.WRONG_SUM, text=text)
 
 
-def _counted_again(facts: Facts, extracted: Copies, strikes: Sequence[Strike], bounds: Bounds) -> Mapping[str, int]:
+def _counted_again(facts: Facts, extracted: Copies, strikes: Sequence[Strike], deaths: Deaths) -> Mapping[str, int]:
     """How often each key of the table may have been counted again.
 
     For what `extract` gave on once more; for what a worker wrote and died before its commit; and for what it had in its
     own store only, which is there when it is started again: then its next record counts on from more than the last.
     """
-    again = Counter(row.table_key for row in facts.changed if death_after(row, strikes, bounds))
+    again = Counter(row.table_key for row in facts.changed if deaths.after(row))
     for sent in facts.inputs:
         again[sent.table_key] += max(0, len(extracted.get(sent.sequence, ())) - 1)
     last: dict[str, tuple[float, int]] = {}
@@ -212,13 +272,13 @@ def _counted_again(facts: Facts, extracted: Copies, strikes: Sequence[Strike], b
     return again
 
 
-def wrong_answers(facts: Facts, strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Violation]:
+def wrong_answers(facts: Facts, deaths: Deaths) -> Iterator[Violation]:
     """Outputs of `sums` that say what the table never was; a death may have taken the table's record with it."""
     key_of = {row.sequence: row.table_key for row in facts.inputs}
     known = {(row.table_key, row.flights, row.minutes) for row in facts.changed}
     for row in facts.counted:
         said = (key_of.get(row.sequence), row.flights, row.minutes)
-        if said[0] is not None and said not in known and death_after(row, strikes, bounds) is None:
+        if said[0] is not None and said not in known and deaths.after(row) is None:
             text = f"{row.process} said of flight {row.sequence}: {said}, which its table never had"
             yield Violation(broken=Broken.WRONG_ANSWER, at=row.at, text=text)
 

@@ -1,13 +1,14 @@
 """Violations of each kind to plant into a clean history; each changes as little as such a defect would leave behind."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tests.faults.recorded.dump import OFFSETS
-from tests.faults.recorded.facts import CHANGELOG, DELAYS, SOURCE, TOTALS, WRITER
-from tests.faults.recorded.groups import place_of_commit
+from tests.faults.recorded.facts import APP, CHANGELOG, DELAYS, SOURCE, TOTALS, WRITER
+from tests.faults.recorded.groups import place_of_commit, read_group
 from tests.faults.recorded.history import History, Row
 from tests.faults.recorded.verdict import Broken
 
@@ -16,6 +17,7 @@ PLANTS: list[tuple[Plant, frozenset[Broken]]] = []
 """Each with all that it breaks."""
 FAR_S = 60.0
 STILL_S = 15.0
+SESSION_S = 10.0
 
 
 def plants(broken: Broken, *besides: Broken) -> Callable[[Plant], Plant]:
@@ -119,6 +121,43 @@ def a_death_repeats_what_was_committed_long_before(history: History) -> History:
         if (row.headers[WRITER] or b"").startswith(dead) and death.at - 5.0 < row.at < death.at - 2.0
     ]
     return added(history, DELAYS, old[0])
+
+
+@plants(Broken.REPEATED)
+def a_new_owner_begins_before_what_was_committed_just_before_the_death(history: History) -> History:
+    """It was done within the last interval between two commits, so the time alone would excuse it."""
+    death = next(strike for strike in history.strikes if strike.dead)
+    commits, _ = read_group(history.of(OFFSETS), APP)
+    committed = {commit.place: commit.offset for commit in commits if commit.at <= death.at}
+    done = {body(row)[0] for row in history.of(DELAYS) if row.offset < committed[DELAYS, row.partition]}
+    rows = history.of(TOTALS)
+    just_before = [
+        number
+        for number, row in enumerate(rows)
+        if (row.headers[WRITER] or b"").startswith(death.dead[0].encode())
+        and death.at - 1.0 < row.at < death.at
+        and body(row)[0] in done
+    ]
+    return added(history, TOTALS, just_before[-1], headers=rows[-1].headers)
+
+
+@plants(Broken.REPEATED)
+def a_worker_that_is_cut_off_goes_on_after_its_session(history: History) -> History:
+    """Nobody takes over, so its outputs are not another one's; it repeats them when it may commit again."""
+    death = next(strike for strike in history.strikes if strike.dead)
+    rows = history.of(TOTALS)
+    times = Counter(body(row)[0] for row in rows)
+    late = [
+        number
+        for number, row in enumerate(rows)
+        if (row.headers[WRITER] or b"").startswith(death.dead[0].encode())
+        and row.at > death.at + SESSION_S
+        and times[body(row)[0]] == 1
+    ]
+    over_at = rows[late[0]].at + 1.0
+    longer = replace(death, over_at=over_at, steered_at=max(over_at, death.steered_at))
+    strikes = tuple(longer if strike is death else strike for strike in history.strikes)
+    return added(replace(history, strikes=strikes), TOTALS, late[0], headers=rows[-1].headers)
 
 
 @plants(Broken.FOREIGN)

@@ -19,7 +19,7 @@ def wrong_windows(history: History, facts: Facts, strikes: Sequence[Strike], bou
         yield Violation(broken=Broken.NO_RECORD, text=f"{CHANGELOG}: not one row")
         return
     extracted, counted = counting.copies(facts.extracted), counting.copies(written)
-    again = counting.repeats({}, counted, strikes, bounds)
+    again = counting.repeats({}, counted, counting.Deaths(strikes=strikes, bounds=bounds))
     for repeat in again:
         # What was read again was noted again, perhaps by a worker that lives.
         if repeat.death is None and len(extracted.get(repeat.output.sequence, ())) < 2:

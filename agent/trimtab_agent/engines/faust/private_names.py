@@ -104,6 +104,7 @@ PRIVATES: tuple[Private, ...] = (
         ("_consumer", "_assignor"),
         (("_create_worker_consumer", ("transport",)), ("_ensure_consumer", ()), ("commit", ("offsets",))),
     ),
+    Private(faust.transport.drivers.aiokafka.Transport, (Patch.DELETED,), "", ("_topic_waiters",)),
     Private(
         faust.transport.drivers.aiokafka.Producer,
         (Patch.FLUSH, Patch.FENCE, Patch.IMPOSSIBLE),

@@ -376,7 +376,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         limit_s = self.app.conf.broker_rebalance_timeout
         if not await self.drain(sources, limit_s / 2):
             self.not_finished("the rebalance continues")
-        await self.app.producer.flush_or_drop(limit_s / 4)
+        if sources:  # else this may be the first join, with nothing to send
+            await self.app.producer.flush_or_drop(limit_s / 4)
         try:
             await self._on_partitions_revoked(revoked)
             if self._held:

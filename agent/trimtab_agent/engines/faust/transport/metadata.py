@@ -7,7 +7,7 @@ the job.  An agent that writes a table with an unknown changelog fails on every 
 import asyncio
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -28,8 +28,11 @@ pause would flood the worker's log.
 class TopicMetadata:
     """Waits for topics in the metadata of one aiokafka client.  Everything runs on the client's event loop."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, make_again: Callable[[str], bool] = lambda _: False) -> None:
+        """`make_again` is asked for each topic that is gone, and begins to create it if it returns true."""
         self._client = client
+        self._make_again = make_again
+        self._seen: set[str] = set()
         self._given_up: frozenset[str] = frozenset()
         self._looking: asyncio.Task[None] | None = None
 
@@ -37,7 +40,7 @@ class TopicMetadata:
         """Wait until the client knows these topics; returns those that are still unknown after `limit_s`.
 
         A missing topic is waited for only once.  After that it is looked for in the background; when it appears,
-        aiokafka asks for a rebalance.
+        aiokafka asks for a rebalance.  One that is created again, as it was there before, is waited for once more.
         """
         deadline = time.monotonic() + limit_s
         pause_s = FIRST_LOOK_AFTER_S
@@ -45,6 +48,10 @@ class TopicMetadata:
             await self._refresh(missing)
             await asyncio.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
             pause_s = min(2 * pause_s, WAIT_AT_MOST_S)
+        gone = sorted(missing & self._seen)
+        self._seen = (self._seen | set(topics)) - missing
+        if [topic for topic in gone if self._make_again(topic)]:
+            return await self.wait_for(topics, limit_s)
         if new := missing - self._given_up:
             log.warning("the broker still does not know these topics after %g s: %s", limit_s, sorted(new))
         self._given_up = missing

@@ -7,17 +7,24 @@ patch impossible-record-refused, patch leaders-not-forgotten, patch brokers-awai
 """
 
 import asyncio
+import functools
 import logging
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Self
 
 import aiokafka
 from aiokafka.conn import AIOKafkaConnection
-from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NoError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
@@ -109,45 +116,10 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
                     self._look_at(code, tp, sent[tp], unsure=tp in before)
             return response
 
-        async def tracked(topic: str) -> Any:
-            """Ask for this topic in each later update, too, also if it is known (patch leaders-not-forgotten)."""
-            self.client._topics.add(topic)
-            if topic in self.client.cluster._partitions:
-                return await known(topic)
-            self._asked_for[topic] += 1
-            try:
-                return await until_known(topic)
-            finally:
-                self._asked_for[topic] -= 1
-
-        async def until_known(topic: str) -> Any:
-            since = uptime()
-            while not self._is_gone(topic):
-                if self.condemned:
-                    raise WorkerFenced(f"the group rebalances, and {topic} is not there")
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        return await known(topic)
-                if uptime() - since > GONE_S and self._asked_s() < GONE_S / 2:  # a broker has said so
-                    since = uptime()
-                    if is_output(topic):
-                        self._gone.add(topic)
-                    else:
-                        self._on_changelog_gone(topic)
-            raise UnknownTopicOrPartitionError(topic)
-
-        drain = self._message_accumulator.drain_by_nodes
-
-        def drain_and_give_up(*arguments: Any, **options: Any) -> Any:
-            batches, some_have_no_leader = drain(*arguments, **options)
-            if some_have_no_leader:  # else nothing is missing, and going through all would cost as much as the drain
-                self._give_up()
-            else:
-                self._missing_since.clear()
-            return batches, some_have_no_leader
-
-        self._message_accumulator.drain_by_nodes = drain_and_give_up
-        self.client.send, self.client._get_conn, self.client._wait_on_metadata = send_if_member, guarded, tracked
+        self.client.send, self.client._get_conn = send_if_member, guarded
+        self.client._wait_on_metadata = functools.partial(self._until_known, known)
+        accumulator = self._message_accumulator
+        accumulator.drain_by_nodes = functools.partial(self._drain_and_give_up, accumulator.drain_by_nodes)
 
     async def start(self) -> None:
         """Connect, as soon as a broker answers (patch brokers-awaited).  An app connects its producer first."""
@@ -163,12 +135,44 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         """How long ago a broker has last told its topics (seconds)."""
         return time.time() - float(self.client.cluster._last_successful_refresh_ms) / 1e3
 
+    async def _until_known(self, known: Callable[[str], Coroutine[Any, Any, Any]], topic: str) -> Any:
+        """Wait for a topic; ask for it in each later update, too, also if it is known (patch leaders-not-forgotten)."""
+        self.client._topics.add(topic)
+        if topic in self.client.cluster._partitions:
+            return await known(topic)
+        since, asking = uptime(), asyncio.ensure_future(known(topic))
+        self._asked_for[topic] += 1
+        try:
+            while not self._is_gone(topic):
+                if self.condemned:
+                    raise WorkerFenced(f"the group rebalances, and {topic} is not there")
+                if (await asyncio.wait([asking], timeout=LOOK_S))[0]:
+                    return asking.result()
+                if uptime() - since > GONE_S and self._asked_s() < GONE_S / 2:  # a broker has said so
+                    since = uptime()
+                    if self._is_output(topic):
+                        self._gone.add(topic)
+                    else:
+                        self._on_changelog_gone(topic)
+        finally:
+            asking.cancel()
+            self._asked_for[topic] -= 1
+        raise UnknownTopicOrPartitionError(topic)
+
     def _is_gone(self, topic: str) -> bool:
         if topic in self.client.cluster._partitions:
             self._gone.discard(topic)
         elif topic in self._gone and self._asked_s() > LOOK_AGAIN_S:
             self.client.force_metadata_update()
         return topic in self._gone
+
+    def _drain_and_give_up(self, drain: Callable[..., tuple[Any, bool]], *arguments: Any, **options: Any) -> Any:
+        batches, some_have_no_leader = drain(*arguments, **options)
+        if some_have_no_leader:  # else nothing is missing, and going through all would cost as much as the drain
+            self._give_up()
+        else:
+            self._missing_since.clear()
+        return batches, some_have_no_leader
 
     def _give_up(self) -> None:
         """Let outputs expire whose topic has been deleted; make changelogs again (patch deleted-topic-not-awaited).
@@ -345,22 +349,40 @@ class SteeredProducer(Producer):  # type: ignore[misc]
             "on_fatal": self._end,
             "on_refused": self.transport.guard.outputs_lost,
             "is_output": self._is_output,
-            "on_changelog_gone": self._make_again,
+            "on_changelog_gone": self.make_again,
         }
         return FencedProducer(self.transport.fence, **told, **settings)
 
-    def _make_again(self, changelog: str) -> None:
+    def make_again(self, changelog: str) -> None:
         """Make a changelog that has been deleted, as Faust does at the start of a worker."""
         app = self.transport.app
-        said = f"state is lost, seen {minute(time.time())}: the changelog {changelog} is not there any more"
-        log.critical("%s. What is written to its table waits until it is made again, and nothing is committed", said)
-        self.transport.watcher.tell(Trouble.STATE_LOST, said[:200])
+        topic = app.tables._changelogs[changelog].changelog_topic
 
         async def make() -> None:
             try:
-                await app.tables._changelogs[changelog].changelog_topic.declare()
+                client = self._ensure_producer().client
+                await client.force_metadata_update()
+                if changelog in client.cluster.topics():
+                    return
+                await self.create_topic(
+                    changelog,
+                    topic.partitions or app.conf.topic_partitions,
+                    topic.replicas or app.conf.topic_replication_factor or 1,
+                    config=topic.config,
+                    retention=topic.retention,
+                    compacting=topic.compacting,
+                    deleting=topic.deleting,
+                    ensure_created=True,
+                )
+            except TopicAlreadyExistsError:  # another worker was faster, or a broker had not known it yet
+                return
             except Exception as error:  # it is tried again while something waits for it
                 log.error("the changelog %s cannot be made again: %r", changelog, error)
+            said = f"state is lost, seen {minute(time.time())}: the changelog {changelog} was deleted"
+            log.critical(
+                "%s. What is written to its table waits until it is made again, and nothing is committed", said
+            )
+            self.transport.watcher.tell(Trouble.STATE_LOST, said[:200])
 
         self.transport._topic_waiters.pop(changelog, None)  # it has the producer of the first time
         app.add_future(make())

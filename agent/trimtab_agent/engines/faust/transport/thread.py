@@ -106,7 +106,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         """Start the consumer and connect its coordinator to the fence (patch fence-after-session)."""
         await super().on_start()
         coordinator = self._consumer._coordinator
-        known = self._topics = TopicMetadata(self._consumer._client)
+        known = self._topics = TopicMetadata(self._consumer._client, self._make_again)
         watcher, tables = self.transport.watcher, self.app.tables
         LostInputs(self._consumer, lambda topic: topic not in tables.changelog_topics, watcher.tell)
         self._restore_committed(self._consumer._fetcher)
@@ -144,6 +144,13 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         coordinator._send_req = send_req
         coordinator.reset_generation = reset_generation
         coordinator._perform_assignment = assign_what_is_known
+
+    def _make_again(self, topic: str) -> bool:
+        """Make a changelog that has been deleted: without it, its tables would get no partitions."""
+        if topic not in self.app.tables.changelog_topics:
+            return False
+        self.app.loop.call_soon_threadsafe(self.app.producer.make_again, topic)
+        return True
 
     def _mark_commits(self, coordinator: Any) -> None:
         commit_offsets, fetch_offsets = coordinator.commit_offsets, coordinator._do_fetch_commit_offsets

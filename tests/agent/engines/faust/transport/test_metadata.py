@@ -62,6 +62,30 @@ def test_what_is_not_there_is_waited_for_once_and_found_later(caplog: pytest.Log
     assert caplog.text.count("['late']") == 1
 
 
+@pytest.mark.parametrize("is_made", [True, False])
+def test_what_was_there_before_is_made_again_and_waited_for_once_more(*, is_made: bool) -> None:
+    gone: list[str] = []
+
+    async def wait() -> None:
+        client = Client({"kept": 0, "deleted": 0})
+
+        def make_again(topic: str) -> bool:
+            gone.append(topic)
+            if is_made:
+                client.known_after[topic] = client.updates + 2
+            return is_made
+
+        topics = TopicMetadata(client, make_again)
+        assert await topics.wait_for(["kept", "deleted", "never there"], 0.01) == {"never there"}
+        client.known_after["deleted"] = 10_000
+        missing = await topics.wait_for(["kept", "deleted", "never there"], 0.01)
+        assert missing == ({"never there"} if is_made else {"deleted", "never there"})
+        topics.stop()
+
+    asyncio.run(wait())
+    assert gone == ["deleted"]
+
+
 def test_a_topic_that_nobody_creates_is_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each question is an error in the worker's log (aiokafka's)."""
     monkeypatch.undo()

@@ -8,7 +8,12 @@ from typing import Any
 import aiokafka
 import faust
 import pytest
-from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
+from aiokafka.errors import (
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
@@ -298,32 +303,76 @@ def test_while_all_partitions_have_leaders_nothing_is_looked_through(monkeypatch
     assert asyncio.run(write()) == [False, True]
 
 
-@pytest.mark.parametrize("allowed", [True, False])
-def test_a_changelog_is_made_as_at_the_start_of_a_worker_and_told_by_name(
-    allowed: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    told: list[tuple[Trouble, str]] = []
-    story: list[str] = []
+def test_a_topic_that_the_app_may_not_write_is_no_topic_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def send() -> None:
+        producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
+        client = producer.client
 
-    async def declare() -> None:
-        if not allowed:
-            raise TopicAuthorizationFailedError("log")
-        story.append("declared")
+        async def asked(cluster: Any, topics: set[str]) -> bool:
+            await asyncio.sleep(0.3)  # a slow broker: longer than between two looks
+            cluster.update_metadata(metadata("other"))
+            cluster.unauthorized_topics.add("out")
+            return True
+
+        monkeypatch.setattr(client, "_metadata_update", asked)
+        following = asyncio.create_task(client._md_synchronizer())
+        try:
+            with pytest.raises(TopicAuthorizationFailedError):
+                await asyncio.wait_for(client._wait_on_metadata("out"), 10.0)
+        finally:
+            following.cancel()
+
+    asyncio.run(send())
+
+
+@pytest.mark.parametrize(
+    ("known", "refused", "said"),
+    [
+        (False, None, True),
+        (False, TopicAuthorizationFailedError("log"), True),
+        (False, TopicAlreadyExistsError(), False),
+        (True, None, False),
+    ],
+)
+def test_a_changelog_is_made_as_at_the_start_of_a_worker_and_told_by_name(
+    refused: KafkaError | None,
+    *,
+    known: bool,
+    said: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A broker that has just started may not know it yet: nothing is lost then."""
+    told: list[tuple[Trouble, str]] = []
+    asked: list[dict[str, Any]] = []
+
+    async def create(topic: str, partitions: int, replication: int, **how: Any) -> None:
+        asked.append({"topic": topic, "partitions": partitions, "replication": replication} | how)
+        if refused is not None:
+            raise refused
 
     async def make() -> None:
         producer = made()
         app = producer.transport.app
+        table = app.Table("sums", partitions=7)
+        name = table.changelog_topic_name
+        app.tables._changelogs[name] = table
         producer.transport.watcher = SimpleNamespace(tell=lambda *what: told.append(what))
-        app.tables._changelogs["log"] = SimpleNamespace(changelog_topic=SimpleNamespace(declare=declare))
+        monkeypatch.setattr(producer, "create_topic", create)
+        cluster = SimpleNamespace(topics=lambda: {"other"} | ({name} if known else set()))
+        client = SimpleNamespace(cluster=cluster, force_metadata_update=lambda: asyncio.sleep(0))
+        producer._producer = SimpleNamespace(client=client)  # type: ignore[assignment]
         app.add_future = asyncio.ensure_future
-        producer._make_again("log")
+        producer.make_again(name)
         await asyncio.sleep(0.01)
 
     asyncio.run(make())
-    assert story == (["declared"] if allowed else [])
-    assert ("the changelog log cannot be made again" in caplog.text) is not allowed
-    assert [trouble for trouble, _ in told] == [Trouble.STATE_LOST]
-    assert "the changelog log is not there any more" in told[0][1]
+    made_of = [(found["topic"], found["partitions"], found["compacting"]) for found in asked]
+    assert made_of == [("ks-sums-changelog", 7, True)] * (not known)
+    cannot = isinstance(refused, TopicAuthorizationFailedError)
+    assert ("the changelog ks-sums-changelog cannot be made again" in caplog.text) is cannot
+    assert [trouble for trouble, _ in told] == [Trouble.STATE_LOST] * said
+    assert all("the changelog ks-sums-changelog was deleted" in text for _, text in told)
 
 
 def test_a_worker_that_rejoins_does_not_wait_for_the_leaders_of_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:

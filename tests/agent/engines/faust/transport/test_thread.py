@@ -153,6 +153,17 @@ def test_nothing_is_committed_after_records_were_dropped_until_the_next_generati
     assert asyncio.run(thread.commit({TP("in", 0): 7})) is True
 
 
+def test_a_leader_makes_only_changelogs_again() -> None:
+    made: list[str] = []
+    loop = SimpleNamespace(call_soon_threadsafe=lambda step, topic: step(topic))
+    app = SimpleNamespace(
+        tables=SimpleNamespace(changelog_topics={"log"}), producer=SimpleNamespace(make_again=made.append), loop=loop
+    )
+    thread = alone(app=app)
+    assert [thread._make_again(topic) for topic in ("log", "in")] == [True, False]
+    assert made == ["log"]
+
+
 def test_a_commit_of_a_deleted_topic_is_not_repeated_without_end() -> None:
     thread = alone(
         _ensure_consumer=lambda: SimpleNamespace(
