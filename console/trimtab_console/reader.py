@@ -41,22 +41,18 @@ def newest_windows(messages: Sequence[Message], snapshots: str) -> Iterator[Mess
     return (m for number, m in enumerate(messages) if number not in window or window[number] in newest)
 
 
-def places_of_events(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """Where to read the events that are kept; empty if there is no such topic, or it may not be read."""
-    try:
-        return newest_events(consumer, topic, MAX_EVENTS)
-    except ReadError as error:
-        log.info("no events are shown: %s", error)
-        return []
+def optional_places(consumer: Consumer, topics: Topics) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    """Where to read events and keys of hosts; empty where there is no such topic, or it may not be read."""
 
+    def places(what: str, look: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
+        try:
+            return look()
+        except ReadError as error:
+            log.info("no %s are shown: %s", what, error)
+            return []
 
-def places_of_keys(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """Where to read the keys of hosts; empty if there is no such topic, or it may not be read."""
-    try:
-        return starts(consumer, [topic])
-    except ReadError as error:
-        log.info("no keys of hosts are shown: %s", error)
-        return []
+    events = places("events", lambda: newest_events(consumer, topics.events, MAX_EVENTS))
+    return events, places("keys of hosts", lambda: starts(consumer, [topics.keys]))
 
 
 class Reader:
@@ -105,7 +101,7 @@ class Reader:
         compacted = (topics.status, topics.intents, topics.placement, topics.journal)
         with reading(self._connection, "console") as consumer:
             at = time.time() - LOOK_BACK_S
-            events, keys = places_of_events(consumer, topics.events), places_of_keys(consumer, topics.keys)
+            events, keys = optional_places(consumer, topics)
             found = drain(
                 consumer, [*starts(consumer, compacted), *since(consumer, topics.snapshots, at), *events, *keys]
             )
@@ -134,11 +130,9 @@ class Reader:
 
     def _is_there_more(self, *, events: bool, keys: bool) -> bool:
         """Whether a topic is there now that was missing."""
-        topics = self._topics
         with reading(self._connection, "console") as consumer:
-            return (events and bool(places_of_events(consumer, topics.events))) or (
-                keys and bool(places_of_keys(consumer, topics.keys))
-            )
+            events_now, keys_now = optional_places(consumer, self._topics)
+        return (events and bool(events_now)) or (keys and bool(keys_now))
 
     def ask_for_controllers(self) -> None:
         """Ask from time to time who is in the group of controllers."""

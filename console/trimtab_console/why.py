@@ -2,14 +2,12 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from confluent_kafka import KafkaException
 
 from trimtab_console.watch import Watch
 from trimtab_controller.configuration import Configuration, decode
-from trimtab_controller.decider.machine import Decider
-from trimtab_controller.execution.state import Execution
 from trimtab_controller.intents.plans import Looked
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError
@@ -35,15 +33,7 @@ class CannotSayError(Exception):
     """The topics cannot be read now; the message says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """What was read: a decider that has seen the last windows, and the state of the execution."""
-
-    decider: Decider
-    execution: Execution
-
-
-Look = Callable[[float], Read]
+Look = Callable[[float], Looked]
 """Reads the topics at a time (epoch seconds).  Raises CannotSayError."""
 
 
@@ -56,21 +46,20 @@ class Explainer:
         self._clock = clock
         self._lock = threading.Lock()
         self._room = threading.BoundedSemaphore(AT_ONCE)
-        self._read: Read | CannotSayError | None = None
+        self._read: Looked | CannotSayError | None = None
         self._kept_until = self._fresh_until = 0.0
 
     def why(self, key_group: KeyGroup) -> KeyGroupWhy:
         """Where it is and why.  Raises UnknownKeyGroupError, CannotSayError."""
         read = self._newest()
         status = self._watch.known.statuses.get(status_key(acting=True))
-        return why_here(key_group, read.decider.known, read.execution, self._watch.events, status)
+        return why_here(key_group, read.known, read.execution, self._watch.events, status)
 
     def looked(self) -> Looked:
         """What a controller would know now, and the events that are kept: for a change.  Raises CannotSayError."""
-        read = self._newest(fresh=True)
-        return Looked(decider=read.decider, execution=read.execution, events=self._watch.events)
+        return replace(self._newest(fresh=True), events=self._watch.events)
 
-    def _newest(self, *, fresh: bool = False) -> Read:
+    def _newest(self, *, fresh: bool = False) -> Looked:
         if not self._room.acquire(blocking=False):
             raise CannotSayError(f"{AT_ONCE} requests that need the topics are being answered: try again")
         try:
@@ -86,7 +75,7 @@ class Explainer:
             raise CannotSayError(str(kept))
         return kept
 
-    def _looked_lately(self, *, fresh: bool) -> Read | CannotSayError:
+    def _looked_lately(self, *, fresh: bool) -> Looked | CannotSayError:
         """What was read last, or why it could not be; read again when that is too old."""
         now, kept = self._clock(), self._read
         if kept is None or now > (self._fresh_until if fresh else self._kept_until):
@@ -115,7 +104,7 @@ class TopicsLook:
         self._watch = watch
         self._trusted = trusted
 
-    def __call__(self, now: float) -> Read:
+    def __call__(self, now: float) -> Looked:
         """Read, and let the decider learn from it."""
         seen = self._watch.known.seen(now)
         configuration = with_settings(self._defaults, seen.status.balance if seen else None)
@@ -127,7 +116,7 @@ class TopicsLook:
         except (KafkaException, ReadError) as error:
             text = error_text(error)
             raise CannotSayError(f"the topics cannot be read now: {text}") from error
-        return Read(decider=informed(state, configuration, now), execution=state.found.execution)
+        return Looked(decider=informed(state, configuration, now), execution=state.found.execution)
 
 
 def with_settings(configuration: Configuration, told: BalanceStatus | None) -> Configuration:

@@ -13,13 +13,13 @@ from trimtab_controller.decider.values.scaling import ScalingSettings, read_scal
 from trimtab_controller.decider.values.settings import First, Requirements, Settings
 from trimtab_controller.execution.disruption import read_disruption
 from trimtab_controller.execution.events import ExecutionLimits
-from trimtab_controller.execution.state import GuardSettings, read_guard
+from trimtab_controller.execution.state import GuardSettings
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.stream.configuration import StreamSettings, read_checking, read_stream_settings
 from trimtab_process.private_files import read_private
+from trimtab_protocol.messages.codec import with_keys
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
-from trimtab_protocol.messages.placement_parts import MAX_PART_SIZE
 from trimtab_protocol.messages.rules import Rule
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 from trimtab_protocol.settings.listen import Listen, read_listen
@@ -93,7 +93,8 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     stream = read_stream_settings(fields.take("stream") or {}, "stream")
     balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
     execution = replace(
-        _read_execution(_section(fields, "execution"), read_guard(_section(fields, "guard"))),
+        _read(ExecutionLimits(), _section(fields, "execution")),
+        guard=_read(GuardSettings(), _section(fields, "guard")),
         disruption=read_disruption(_section(fields, "disruption")),
     )
     signing = fields.optional("signing", fields.fields)
@@ -171,43 +172,11 @@ def _read_placement(fields: Fields) -> First:
     return first
 
 
-def _read_execution(fields: Fields, guard: GuardSettings) -> ExecutionLimits:
-    default = ExecutionLimits()
-
-    def count(name: str) -> int:
-        return fields.integer(name, low=1, high=10_000)
-
-    def seconds(name: str) -> float:
-        return fields.number(name, low=0.1, high=86_400)
-
-    def bytes_s(name: str) -> float:
-        return fields.number(name, low=1e3, high=1e12)
-
-    limits = ExecutionLimits(
-        guard=guard,
-        schedule_restores=_or(default.schedule_restores, fields, "schedule_restores", fields.flag),
-        handovers_in_flight=_or(default.handovers_in_flight, fields, "handovers_in_flight", count),
-        handovers_per_host=_or(default.handovers_per_host, fields, "handovers_per_host", count),
-        handovers_in_cluster=_or(default.handovers_in_cluster, fields, "handovers_in_cluster", count),
-        adapt_pace=_or(default.adapt_pace, fields, "adapt_pace", fields.flag),
-        max_pause_s=_or(default.max_pause_s, fields, "max_pause_s", seconds),
-        max_lag_s=_or(default.max_lag_s, fields, "max_lag_s", seconds),
-        restores_at_first=_or(default.restores_at_first, fields, "restores_at_first", count),
-        restore_host_bytes_s=fields.optional("restore_host_bytes_s", bytes_s),
-        restore_cluster_bytes_s=fields.optional("restore_cluster_bytes_s", bytes_s),
-        key_groups_per_handover=_or(default.key_groups_per_handover, fields, "key_groups_per_handover", count),
-        prepare_timeout_s=_or(default.prepare_timeout_s, fields, "prepare_timeout_s", seconds),
-        handover_timeout_s=_or(default.handover_timeout_s, fields, "handover_timeout_s", seconds),
-        attempts=_or(default.attempts, fields, "attempts", count),
-        key_groups_per_part=_or(
-            default.key_groups_per_part,
-            fields,
-            "key_groups_per_part",
-            lambda name: fields.integer(name, low=1, high=MAX_PART_SIZE),
-        ),
-    )
+def _read(default: T, fields: Fields) -> T:
+    """A section whose keys are all declared."""
+    settings = with_keys(default, fields)
     fields.done()
-    return limits
+    return settings
 
 
 def _or(default: T, fields: Fields, name: str, read: Callable[[str], T]) -> T:

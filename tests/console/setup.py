@@ -35,6 +35,13 @@ SECRETS = {name: new_secret() for name in ("ann", "vera")}
 ROLES = {"ann": TokenRole.OPERATOR, "vera": TokenRole.VIEWER}
 
 
+def get(client: TestClient, path: str, code: int = 200, **options: Any) -> Any:
+    """The answer of the API."""
+    response = client.get(f"/api/v1/{path}", **options)
+    assert response.status_code == code, response.text
+    return response.json()
+
+
 class Topic:
     """The topic of intents: what is written to it is what the watch reads."""
 

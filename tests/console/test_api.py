@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, source_of, status_record, watching
+from tests.console.setup import get
 from trimtab_console.guard import CSP
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
@@ -26,12 +26,6 @@ def client_of(watch: Watch, *hosts: str) -> TestClient:
 @pytest.fixture(scope="module")
 def client() -> TestClient:
     return client_of(watching(FLEET, windows=3))
-
-
-def get(client: TestClient, path: str) -> Any:
-    response = client.get(f"/api/v1/{path}")
-    assert response.status_code == 200, response.text
-    return response.json()
 
 
 def test_the_cluster_says_how_it_stands(client: TestClient) -> None:

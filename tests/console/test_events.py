@@ -3,18 +3,19 @@
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from tests.console.fleet import APP, CLUSTER, NOW, OPERATORS, TOPICS, Fleet, Record, source_of, watching
+from tests.console.setup import get
 from tests.console.told import CONFIGURATION, PLAN, event_record, events, explainer_of, read, tell
 from tests.paths import ROOT, python_path
 from trimtab_console import events as kept_events
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
-from trimtab_console.why import KEPT_S, CannotSayError, Explainer, Read, with_settings
+from trimtab_console.why import KEPT_S, CannotSayError, Explainer, with_settings
+from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.events import EventKind
 from trimtab_protocol.messages.names import KeyGroup
 from trimtab_protocol.messages.status import BalanceStatus
@@ -37,12 +38,6 @@ def client_of(watch: Watch, explainer: Explainer | None = None) -> TestClient:
 @pytest.fixture(scope="module")
 def client() -> TestClient:
     return client_of(watch_of())
-
-
-def get(client: TestClient, path: str, code: int = 200) -> Any:
-    response = client.get(f"/api/v1/{path}")
-    assert response.status_code == code, response.text
-    return response.json()
 
 
 def test_events_come_newest_first(client: TestClient) -> None:
@@ -132,7 +127,7 @@ def test_the_topics_are_read_once_for_many_requests(took_s: float) -> None:
     times: list[float] = []
     now, kept_s = [NOW], max(KEPT_S, took_s)
 
-    def look(at: float) -> Read:
+    def look(at: float) -> Looked:
         times.append(at)
         now[0] += took_s
         return read(FLEET)
@@ -148,7 +143,7 @@ def test_the_topics_are_read_once_for_many_requests(took_s: float) -> None:
 
 
 def test_topics_that_cannot_be_read_are_a_problem_that_passes() -> None:
-    def look(_: float) -> Read:
+    def look(_: float) -> Looked:
         raise CannotSayError("the topics cannot be read now: no answer")
 
     watch = watch_of()

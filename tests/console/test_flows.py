@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, source_of, watching
+from tests.console.setup import get as answer
 from trimtab_console.flows import MAX_FLOWS, flows_of
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
@@ -102,9 +103,7 @@ def test_sums_over_many_pairs_are_those_of_a_plain_sum() -> None:
 
 
 def get(watch: Watch, path: str) -> Any:
-    response = TestClient(application(source_of(watch)), base_url="http://localhost").get(f"/api/v1/{path}")
-    assert response.status_code == 200, response.text
-    return response.json()
+    return answer(TestClient(application(source_of(watch)), base_url="http://localhost"), path)
 
 
 def test_the_api_has_the_flows_of_the_last_window_and_keeps_no_pairs() -> None:

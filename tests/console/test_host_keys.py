@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.console.fleet import CLUSTER, NOW, TOPICS, Fleet, Record, source_of, status_record
+from tests.console.setup import get as answer
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
 from trimtab_protocol.messages.host_keys import HostKeys, encode_host_keys
@@ -40,10 +41,7 @@ def watching(*records: Record, status: Status | None = None, trusts: bool = True
 
 
 def get(watch: Watch, path: str) -> Any:
-    client = TestClient(application(source_of(watch)), base_url="http://localhost:8750")
-    response = client.get(f"/api/v1/{path}")
-    assert response.status_code == 200, response.text
-    return response.json()
+    return answer(TestClient(application(source_of(watch)), base_url="http://localhost:8750"), path)
 
 
 def test_hosts_with_keys_without_and_those_that_are_doubted() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.console.fleet import NOW, Fleet, status_record
 from tests.console.setup import SECRETS, Setup
+from tests.console.setup import get as answer
 from trimtab_console.cluster_view import bars, host_rows, zone_rows
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import HostId
@@ -24,9 +25,7 @@ def setup(tmp_path: Path) -> Setup:
 
 
 def get(setup: Setup, path: str) -> Any:
-    response = setup.client.get(f"/api/v1/{path}", headers={"authorization": f"Bearer {SECRETS['vera']}"})
-    assert response.status_code == 200, response.text
-    return response.json()
+    return answer(setup.client, path, headers={"authorization": f"Bearer {SECRETS['vera']}"})
 
 
 def test_a_host_has_the_sums_over_its_workers() -> None:

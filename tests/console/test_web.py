@@ -1,13 +1,30 @@
-"""The pages as files: nothing inline, nothing from elsewhere, the vendored library as it was published."""
+"""The web application around the API: pages, TLS, and the stream of changes."""
 
+import asyncio
 import hashlib
+import json
 import re
+import ssl
+import urllib.request
+from contextlib import closing
+from dataclasses import replace
+from http.client import HTTPConnection
+from pathlib import Path
 
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
 
-from tests.console.fleet import Fleet, source_of, watching
+from tests.console.asking import bearer
+from tests.console.fleet import TOPICS, Fleet, Record, source_of, watching
+from tests.console.setup import Setup, running, serving
+from tests.console.setup import certificate as make
+from trimtab_console.api.live import MAX_OF_PERSON, MAX_STREAMS, changes
+from trimtab_console.command import check_tls, settings_of
+from trimtab_console.configuration import BadConsoleConfiguration, ConsoleTls, load
 from trimtab_console.server import WEB, application
+from trimtab_protocol.messages.intents import PAUSE_KEY
+from trimtab_sandbox.broker import free_ports
 
 OURS = sorted(path for path in WEB.rglob("*") if path.suffix in (".js", ".css", ".html") and "vendor" not in path.parts)
 
@@ -98,3 +115,95 @@ def test_every_action_says_where_to_watch_it_and_is_one_of_the_api(client: TestC
     assert set(re.findall(r'^  "?([a-z-]+)"?: \[', watched[1], re.MULTILINE)) == actions
     paths = client.get("/api/v1/openapi.json").json()["paths"]
     assert {path.rpartition("/")[2] for path in paths if path.startswith("/api/v1/intents/")} == actions
+
+
+# --- tls --------------------------------------------------------------------------------------------------------------
+
+
+def told(files: ConsoleTls) -> str:
+    with pytest.raises(BadConsoleConfiguration) as refused:
+        check_tls(files)
+    return str(refused.value)
+
+
+def test_files_that_cannot_be_used_are_refused_before_it_listens(tmp_path: Path) -> None:
+    one, other = make(tmp_path, "one"), make(tmp_path, "other")
+    check_tls(one)
+    assert "expected a certificate and its key" in told(ConsoleTls(certificate=one.certificate, key=other.key))
+    assert "expected a certificate and its key" in told(ConsoleTls(certificate=one.key, key=one.key))
+    assert "not encrypted" in told(make(tmp_path, "sealed", password=b"secret"))
+    assert (
+        told(ConsoleTls(certificate=tmp_path / "none", key=one.key))
+        == f"{tmp_path / 'none'}: No such file or directory"
+    )
+    one.key.chmod(0o640)
+    assert told(one) == f"{one.key}: found mode 0640, expected 0600: others can use it"
+
+
+def test_browsers_reach_it_by_tls(tmp_path: Path) -> None:
+    files, (port,) = make(tmp_path, "one"), free_ports(1)
+    path = tmp_path / "console.toml"
+    path.write_text(
+        f'[console]\ncluster = "prod"\naddress = "0.0.0.0"\nport = {port}\nhosts = ["localhost"]\n'
+        f'[access]\ntokens = "{tmp_path}/tokens.toml"\n'
+        f'[tls]\ncertificate = "{files.certificate}"\nkey = "{files.key}"\n'
+        '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    )
+    configuration = load(path)
+    assert configuration.address == f"https://0.0.0.0:{port}/"
+    server = uvicorn.Server(settings_of(configuration, source_of(watching(Fleet()))))
+    with running(server):
+        context = ssl.create_default_context(cafile=str(files.certificate))
+        with urllib.request.urlopen(f"https://localhost:{port}/api/v1/cluster", context=context, timeout=10) as answer:
+            assert answer.status == 200
+
+
+# --- live -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_told_with_its_version() -> None:
+    watch = watching(Fleet())
+    source = source_of(watch)
+
+    async def read() -> list[bytes]:
+        stream = changes(source, lambda: True)
+        first = await anext(stream)
+        watch.take(Record(TOPICS.intents, PAUSE_KEY.encode(), None))
+        second = await anext(stream)
+        await stream.aclose()
+        return [first, second]
+
+    events = asyncio.run(read())
+    assert all(event.startswith(b"event: change\ndata: ") and event.endswith(b"\n\n") for event in events)
+    versions = [json.loads(event.partition(b"data: ")[2])["version"] for event in events]
+    assert versions[1] == versions[0] + 1
+
+
+def test_a_stream_ends_with_the_process() -> None:
+    source = replace(source_of(watching(Fleet())), stopping=lambda: True)
+
+    async def read() -> list[bytes]:
+        return [event async for event in changes(source, lambda: True)]
+
+    assert asyncio.run(read()) == []
+
+
+def test_so_many_streams_and_no_more() -> None:
+    source = source_of(watching(Fleet()))
+    source.streams[None] = MAX_STREAMS
+    assert TestClient(application(source), base_url="http://localhost").get("/api/v1/live").status_code == 503
+
+
+def test_a_stream_ends_with_the_token_and_one_person_cannot_have_all(tmp_path: Path) -> None:
+    setup = Setup(tmp_path)
+    source = setup.client.app.state.source  # type: ignore[attr-defined]
+    path = f"{setup.client.base_url}/api/v1/live"
+    with serving(setup.client.app) as address, closing(HTTPConnection(address.rpartition("/")[2], timeout=60)) as link:
+        link.request("GET", "/api/v1/live", headers=bearer("vera"))
+        answer = link.getresponse()
+        assert (answer.status, answer.readline(), source.streams["vera"]) == (200, b"event: change\n", 1)
+        source.streams["vera"] = MAX_OF_PERSON
+        assert setup.client.get(path, headers=bearer("vera")).status_code == 503
+        (tmp_path / "tokens.toml").write_text("")
+        assert b"" in iter(answer.readline, None), "the stream has ended"
+    assert source.streams["vera"] == MAX_OF_PERSON - 1

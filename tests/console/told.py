@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from tests.console.fleet import APP, CLUSTER, NOW, OPERATORS, TOPICS, Fleet, Record
 from trimtab_console.watch import Watch
-from trimtab_console.why import Explainer, Read
+from trimtab_console.why import Explainer
 from trimtab_controller.configuration import decode
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.execution.state import Execution
+from trimtab_controller.intents.plans import Looked
 from trimtab_controller.loop.preview import ClusterState, informed
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, EventNext, encode_event
@@ -78,7 +79,7 @@ def tell(watch: Watch, fleet: Fleet) -> None:
         watch.take(event_record(event))
 
 
-def read(fleet: Fleet) -> Read:
+def read(fleet: Fleet) -> Looked:
     """What a controller would know of the fleet."""
     execution = Execution(generation=3, number=15, placements={APP: fleet.placement()})
     found = RecoveredState(
@@ -86,7 +87,7 @@ def read(fleet: Fleet) -> Read:
         acks_read={}, status=None, positions=(),
     )  # fmt: skip
     state = ClusterState(found=found, snapshots=tuple(fleet.snapshot(window) for window in range(-3, 1)))
-    return Read(decider=informed(state, CONFIGURATION, NOW), execution=execution)
+    return Looked(decider=informed(state, CONFIGURATION, NOW), execution=execution)
 
 
 def explainer_of(watch: Watch, fleet: Fleet) -> Explainer:

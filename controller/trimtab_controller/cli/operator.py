@@ -7,13 +7,15 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 from trimtab_controller.cli.parsers import CONFIG_VARIABLE, named_config
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load, parse
@@ -117,6 +119,15 @@ def target_of(configuration: Configuration) -> Target:
 def console() -> Console:
     """A console for plain text."""
     return Console(highlight=False, markup=False)
+
+
+def new_table(names: Iterable[str], *, right: Container[str] = (), narrow: bool = False) -> Table:
+    """A table with these columns, some of them flush `right`; `narrow`: with one space between them."""
+    space: dict[str, Any] = {"padding": (0, 1, 0, 0)} if narrow else {"pad_edge": False}
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, **space)
+    for name in names:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return made
 
 
 def read_status(target: Target) -> Status | None:

@@ -5,12 +5,10 @@ import json
 import time
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.cli.operator import DONE, CommandError, Target, console, print_json
+from trimtab_controller.cli.operator import DONE, CommandError, Target, console, new_table, print_json
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.policies.instance import instance_of
@@ -50,9 +48,7 @@ def show_decision(decision: Decision, out: Console) -> None:
     unknown = f", {counted(unmeasured, 'key group')} of unknown size" if unmeasured else ""
     out.print(f"{sum(known):,} bytes of state{unknown}; {plan.status}, found in {plan.solve_s:.2f} s")
     out.print()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("key group", "from", "to", "state bytes"):
-        table.add_column(name, justify="right" if name == "state bytes" else "left", overflow="fold")
+    table = new_table(("key group", "from", "to", "state bytes"), right=("state bytes",))
     for move in plan.moves:
         size = "unknown" if move.state_bytes is None else f"{move.state_bytes:,}"
         table.add_row(Text(str(move.key_group)), Text(move.source), Text(move.target), size)

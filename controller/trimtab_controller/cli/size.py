@@ -4,12 +4,19 @@ import argparse
 import math
 from dataclasses import asdict
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.cli.operator import BAD_USAGE, DONE, CommandError, Target, console, print_json, refuse
+from trimtab_controller.cli.operator import (
+    BAD_USAGE,
+    DONE,
+    CommandError,
+    Target,
+    console,
+    new_table,
+    print_json,
+    refuse,
+)
 from trimtab_controller.cli.preview import read_decider, view_of
 from trimtab_controller.cli.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of
 from trimtab_protocol.wording import counted, first_few
@@ -57,10 +64,9 @@ def show(found: Sizing, out: Console) -> None:
     if found.fixed:
         workers = first_few(found.fixed)
         out.print(f"with what is known last of workers that take no part in plans: {workers}", style="yellow")
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    words = ("if all are of type", "bottleneck", "")
-    for name in (words[0], "needed", words[1], "run", "in pool", "used", "CPU", "memory", "disk", "link", ""):
-        table.add_column(name, justify="left" if name in words else "right", overflow="fold")
+    numbers = ("needed", "run", "in pool", "used", "CPU", "memory", "disk", "link")
+    names = ("if all are of type", numbers[0], "bottleneck", *numbers[1:], "")
+    table = new_table(names, right=numbers, narrow=True)
     for need in found.needs:
         workers, used = ("-", "-") if need.workers is None else (_at_least(need), f"{need.utilisation:.0%}")
         each = [_number(row.workers, known=not row.missing, refused=bool(row.why)) for row in need.resources]

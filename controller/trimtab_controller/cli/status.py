@@ -15,7 +15,6 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from rich import box
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -27,6 +26,7 @@ from trimtab_controller.cli.operator import (
     Intents,
     Target,
     console,
+    new_table,
     print_json,
     read_intents,
     read_status,
@@ -349,21 +349,9 @@ def _nodes(status: Status, *, all_nodes: bool) -> Table | None:
         rows = rows[:SHOWN_NODES]
     several = len({row.app for row in status.nodes if row.app}) > 1
     leaving = {worker for app in status.apps if app.size is not None for worker in app.size.leaving}
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for name, right in (
-        ("worker", False),
-        ("host", False),
-        *([("app", False)] if several else []),
-        ("used %", True),
-        ("load %", True),
-        ("demand %", True),
-        ("backlog", True),
-        ("memory", True),
-        ("cores", True),
-        ("key groups", True),
-        ("", False),
-    ):
-        table.add_column(name.replace(" ", "\n"), justify="right" if right else "left", overflow="fold")
+    numbers = ("used\n%", "load\n%", "demand\n%", "backlog", "memory", "cores", "key\ngroups")
+    names = ("worker", "host", *(["app"] if several else []), *numbers, "")
+    table = new_table(names, right=numbers, narrow=True)
     for row in rows:
         percents = (or_unknown(pct, "{:.0f}") for pct in (row.used_pct, row.load_pct, row.demand_pct))
         sizes = (or_unknown(row.backlog, "{:,}"), size_of(row.memory_bytes))
@@ -566,15 +554,12 @@ def hosts_table(status: Status, *, all_nodes: bool) -> Table | None:
         return None
     if not all_nodes and len(rows) > SHOWN_NODES:
         rows = sorted(rows, key=lambda row: -most(row.used_pct))[:SHOWN_NODES]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     several = len({row.type for row in status.hosts}) > 1
     disks = any(disk_pct(row) is not None for row in status.hosts)
     zones = any(row.zone is not None for row in status.hosts)
     optional = (*(["disk %"] if disks else []), *(["speed"] if several else []))
-    for name in ("host", "CPU %", "asked %", "memory", "of", "received/s", "sent/s", *optional):
-        table.add_column(name, justify="left" if name == "host" else "right", overflow="fold")
-    for name in ("bottleneck", *(["zone"] if zones else [])):
-        table.add_column(name, overflow="fold")
+    numbers = ("CPU %", "asked %", "memory", "of", "received/s", "sent/s", *optional)
+    table = new_table(("host", *numbers, "bottleneck", *(["zone"] if zones else [])), right=numbers, narrow=True)
     for row in rows:
         sizes = (row.memory_bytes, row.memory_limit_bytes, row.received_bytes_s, row.sent_bytes_s)
         percents = (or_unknown(pct, "{:.0f}") for pct in (row.used_pct, row.demand_pct))
@@ -810,9 +795,7 @@ def _rule_end(until: float) -> str:
 
 
 def _rules_table(rows: tuple[RuleStatus, ...]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for name in ("rule", "kind", "about", "workers", "until", "by", "reason"):
-        table.add_column(name, overflow="fold")
+    table = new_table(("rule", "kind", "about", "workers", "until", "by", "reason"), narrow=True)
     for row in rows:
         rule, said = row.rule, document(row.rule)
         about = " ".join(said[name] for name in ("app", "operator", "key_groups") if name in said) or "all"

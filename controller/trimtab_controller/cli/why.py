@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.cli.operator import DONE, CommandError, Target, console, events_of, print_json
+from trimtab_controller.cli.operator import DONE, CommandError, Target, console, events_of, new_table, print_json
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.preview import informed, read_cluster_state
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
@@ -129,9 +129,7 @@ def _what_it_brought(row: WhyMove) -> str:
 
 
 def _earlier_moves(found: KeyGroupWhy) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("moved", "plan", "from", "to", "", "why"):
-        table.add_column(name, overflow="fold")
+    table = new_table(("moved", "plan", "from", "to", "", "why"))
     for row in found.moves[:SHOWN_EARLIER_MOVES]:
         why = f"{row.why or '-'}{_what_it_brought(row)}"
         cells = (local_time(row.at), row.plan or "-", row.source, row.target, row.outcome or "begun", why)
@@ -162,7 +160,7 @@ def show_plan(found: PlanExplanation, out: Console) -> None:
 
 
 def _moves(rows: Sequence[PlannedMove]) -> Table:
-    table = _table("key group", "from", "to", "load", "", "why")
+    table = new_table(("key group", "from", "to", "load", "", "why"))
     for row in rows:
         load = "-" if row.load_pct is None else f"{row.load_pct:.2f} %"
         why = row.why or "-"
@@ -182,7 +180,7 @@ def _outcome(row: PlannedMove) -> Iterator[str]:
 
 
 def _loads(rows: Sequence[PlannedLoad]) -> Table:
-    table = _table("worker", "load before", "predicted", "measured")
+    table = new_table(("worker", "load before", "predicted", "measured"))
     for row in rows:
         each = ["-" if value is None else f"{value:.1f} %" for value in (row.before, row.planned, row.measured)]
         table.add_row(*map(Text, (row.worker, *each)))
@@ -191,13 +189,6 @@ def _loads(rows: Sequence[PlannedLoad]) -> Table:
 
 def _change(row: PlannedLoad) -> float:
     return -1.0 if row.before is None or row.planned is None else abs(row.planned - row.before)
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    return table
 
 
 def _pp(value: float | None) -> str:

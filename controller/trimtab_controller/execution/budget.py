@@ -267,14 +267,8 @@ def end_spent(step: Step, gate: BudgetGate) -> None:
         if use is None or not gate.is_spent(row):
             continue
         reason = f"ended, the disruption budget is used up: {use.text}"
-        step.set_round(_without_unbegun(row, reason))
-        for handover in step.execution.rounds[row.app].handovers:
-            handovers.stop(step, handover, reason)
-
-
-def _without_unbegun(row: Round, reason: str) -> Round:
-    left = tuple(each for each in row.handovers if each.attempt or each.phase is not HandoverPhase.WAITING)
-    return replace(row, stopped=reason, handovers=left)
+        begun = tuple(each for each in row.handovers if each.attempt or each.phase is not HandoverPhase.WAITING)
+        handovers.stop_all(step, replace(row, handovers=begun), reason)
 
 
 def count_window(step: Step, seen: WindowSeen, pauses: Mapping[AppId, AppPauses]) -> None:

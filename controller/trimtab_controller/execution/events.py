@@ -2,17 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from trimtab_controller.execution.disruption import AppPauses, DisruptionSettings
 from trimtab_controller.execution.lags import JobWindow
 from trimtab_controller.execution.state import Execution, GuardSettings, GuardStop, Handover, Round, SizeChange
 from trimtab_controller.plan import Plan
 from trimtab_controller.rows import Sites
+from trimtab_protocol.messages.codec import NotSent, Range
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import PART_SIZE, Owners
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_parts import MAX_PART_SIZE
 
+Count = Annotated[int, Range(1, 10_000)]
+Time = Annotated[float, Range(0.1, 86_400)]
+"""Seconds."""
+Rate = Annotated[float, Range(1e3, 1e12)]
+"""Bytes per second."""
 Lacking = Mapping[KeyGroup, Mapping[HostId, int]]
 """Bytes that the new standbys of key groups have to restore, by host."""
 
@@ -41,22 +49,22 @@ class ExecutionLimits:
     """
 
     schedule_restores: bool = True
-    handovers_in_flight: int = 32
-    handovers_per_host: int = 8
-    handovers_in_cluster: int = 128
+    handovers_in_flight: Count = 32
+    handovers_per_host: Count = 8
+    handovers_in_cluster: Count = 128
     adapt_pace: bool = True
-    max_pause_s: float = 5.0
-    max_lag_s: float = 10.0
-    restores_at_first: int = 4
-    restore_host_bytes_s: float | None = None
-    restore_cluster_bytes_s: float | None = None
-    key_groups_per_handover: int = 4
-    prepare_timeout_s: float = 60.0
-    handover_timeout_s: float = 20.0
-    attempts: int = 3
-    key_groups_per_part: int = PART_SIZE
-    disruption: DisruptionSettings = DisruptionSettings()  # noqa: RUF009 - frozen
-    guard: GuardSettings = GuardSettings()  # noqa: RUF009 - frozen
+    max_pause_s: Time = 5.0
+    max_lag_s: Time = 10.0
+    restores_at_first: Count = 4
+    restore_host_bytes_s: Rate | None = None
+    restore_cluster_bytes_s: Rate | None = None
+    key_groups_per_handover: Count = 4
+    prepare_timeout_s: Time = 60.0
+    handover_timeout_s: Time = 20.0
+    attempts: Count = 3
+    key_groups_per_part: Annotated[int, Range(1, MAX_PART_SIZE)] = PART_SIZE
+    disruption: Annotated[DisruptionSettings, NotSent()] = DisruptionSettings()  # noqa: RUF009 - frozen
+    guard: Annotated[GuardSettings, NotSent()] = GuardSettings()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

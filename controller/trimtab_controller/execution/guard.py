@@ -108,9 +108,7 @@ class PlanGuard:
         again = before is not None and step.now <= before.until + REMEMBERED_S
         times = before.times + 1 if before is not None and again else 1
         reason = f"ended by the guard: {told}" + (", at one hand-over at a time" if self._limits.adapt_pace else "")
-        step.set_round(replace(row, stopped=reason))
-        for handover in row.handovers:
-            handovers.stop(step, handover, reason)
+        handovers.stop_all(step, row, reason)
         moves = tuple(
             Moved(key_group=key_group, source=each.source, target=each.target)
             for each in row.handovers

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trimtab_controller.execution.events import ExecutionLimits
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, next_owned
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, next_owned
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.rows import row_after
@@ -321,6 +321,13 @@ def stop(step: Step, handover: Handover, reason: str, lost: Collection[WorkerId]
             _end(step, handover, HandoverPhase.UNRESOLVED, reason)
         case _:
             pass  # it arrives within moments, or has ended
+
+
+def stop_all(step: Step, row: Round, reason: str, lost: Collection[WorkerId] = ()) -> None:
+    """End a plan early, for this reason: none of its hand-overs begins or is tried again."""
+    step.set_round(replace(row, stopped=reason))
+    for handover in row.handovers:
+        stop(step, handover, reason, lost)
 
 
 def _leave_to_target(step: Step, handover: Handover, reason: str, lost: Collection[WorkerId]) -> None:

@@ -276,9 +276,7 @@ class ExecutionMachine:
         step.answered, step.changed = wanted.answered, True
         for row in self.state.in_flight:
             if wanted.app in (None, row.app):
-                step.set_round(replace(row, stopped=wanted.reason))
-                for handover in row.handovers:
-                    handovers.stop(step, handover, wanted.reason, wanted.lost)
+                handovers.stop_all(step, row, wanted.reason, wanted.lost)
 
     def _forget(self, step: Step, wanted: ForgetWanted) -> None:
         """Answer a request to forget, even if there is nothing to forget."""

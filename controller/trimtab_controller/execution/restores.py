@@ -13,8 +13,7 @@ Restores share links and slots of their hosts with new standbys (`standby_restor
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,14 +79,6 @@ class Releases:
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduled:
-    """The hand-overs in the order in which they should begin, and what that promises."""
-
-    handovers: tuple[Handover, ...]
-    recovery: Recovery
-
-
 def schedule(
     now: float,
     handovers: Sequence[Handover],
@@ -95,15 +86,16 @@ def schedule(
     cores: Mapping[HostId, float],
     limits: ExecutionLimits,
     costs: RestoreCosts,
-    building: Mapping[HostId, Sequence[float]] = MappingProxyType({}),
+    building: Mapping[HostId, Sequence[float]],
     *,
-    lost: bool = False,
-    window_s: float | None = None,
-) -> Scheduled:
-    """Schedule new hand-overs; `restoring` = those of all apps whose targets restore now.
+    lost: bool,
+    window_s: float | None,
+) -> tuple[tuple[Handover, ...], Recovery]:
+    """The order in which new hand-overs should begin, and what that promises.
 
-    `building` = the seconds left of the new standbys that restore now, by host.  `lost`: after a loss, so that neither
-    pace nor a limit of bytes per second counts.  `window_s` = the length of the windows that let a plan go faster.
+    `restoring` = those of all apps whose targets restore now, `building` = the seconds left of the new standbys that
+    restore now, by host.  `lost`: after a loss, so that neither pace nor a limit of bytes per second counts.
+    `window_s` = the length of the windows that let a plan go faster.
     On each host local restores come first, then the largest.  Workers that also give key groups away receive last.
     Before all that, the highest priority comes first, whatever that promises.
     """
@@ -144,16 +136,13 @@ def schedule(
         range(len(handovers)),
         key=lambda at: (-handovers[at].priority, handovers[at].target in givers, found.start[at], at),
     )
-    return Scheduled(
-        handovers=tuple(handovers[at] for at in order),
-        recovery=Recovery(
-            slots=dict(zip(hosts, found.slots.tolist(), strict=True)),
-            began_at=now,
-            planned_s=max(limited, max(promised.makespan, expected) * unit_s + slowly[0]),
-            high_s=max(limited, max(found.makespan, promised.makespan, slow) * unit_s + max(slowly)),
-            bound_s=max(least_limited, max(promised.lower_bound, least) * unit_s),
-            unknown_links=tuple(host for host in hosts if costs.links.of(host) is None),
-        ),
+    return tuple(handovers[at] for at in order), Recovery(
+        slots=dict(zip(hosts, found.slots.tolist(), strict=True)),
+        began_at=now,
+        planned_s=max(limited, max(promised.makespan, expected) * unit_s + slowly[0]),
+        high_s=max(limited, max(found.makespan, promised.makespan, slow) * unit_s + max(slowly)),
+        bound_s=max(least_limited, max(promised.lower_bound, least) * unit_s),
+        unknown_links=tuple(host for host in hosts if costs.links.of(host) is None),
     )
 
 
@@ -350,7 +339,7 @@ class HandoverRestores:
         if not self._limits.schedule_restores or not waiting:
             return row
         begun = tuple(each for each in row.handovers if each.phase is not HandoverPhase.WAITING)
-        found = schedule(
+        ordered, recovery = schedule(
             now,
             waiting,
             running,
@@ -361,7 +350,7 @@ class HandoverRestores:
             lost=row.lost,
             window_s=window_s,
         )
-        return replace(row, handovers=begun + found.handovers, recovery=found.recovery)
+        return replace(row, handovers=begun + ordered, recovery=recovery)
 
     def start_waiting(self, step: Step, gate: BudgetGate) -> None:
         """Start hand-overs, those of the oldest plan first, as far as there is room for them."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from trimtab_controller.execution.disruption import Disruption
 from trimtab_controller.plan import Plan, PlanReason
@@ -21,7 +21,6 @@ from trimtab_protocol.messages.codec import (
     Wire,
 )
 from trimtab_protocol.messages.commands import MAX_KEY_GROUPS, Command, CommandKind, Refusal
-from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.messages.names import (
     AppId,
     CommandId,
@@ -253,10 +252,6 @@ class AppSize:
         return self.changes[-1].at if self.changes else None
 
 
-def _any_app(_worker: WorkerId, _app: AppId) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A plan that waits for an operator's approval, since `at` until `expires_at` (epoch seconds).
@@ -311,25 +306,12 @@ class GuardSettings:
     """
 
     mode: GuardMode = GuardMode.ROLL_BACK
-    windows: int = 3
-    back_off_s: float = 600.0
+    windows: Annotated[int, Range(1, 1000)] = 3
+    back_off_s: Annotated[float, Range(1.0, LONGEST_BACK_OFF_S)] = 600.0
 
     def back_off(self, times: int) -> float:
         """Seconds until the next plan, when the guard has ended so many plans in a row."""
         return min(LONGEST_BACK_OFF_S, self.back_off_s * 2.0 ** min(times - 1, 20))
-
-
-def read_guard(fields: Fields) -> GuardSettings:
-    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
-    found: dict[str, Any] = {}
-    if fields.has("mode"):
-        found["mode"] = fields.choice("mode", GuardMode)
-    if fields.has("windows"):
-        found["windows"] = fields.integer("windows", low=1, high=1000)
-    if fields.has("back_off_s"):
-        found["back_off_s"] = fields.number("back_off_s", low=1.0, high=LONGEST_BACK_OFF_S)
-    fields.done()
-    return replace(GuardSettings(), **found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,11 +376,8 @@ class Execution:
     guarded: Mapping[AppId, GuardStop] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "placements", MappingProxyType(dict(self.placements)))
-        for name in ("sizes", "proposals", "hand_moved", "guarded"):
+        for name in ("placements", "rounds", "scalings", "sizes", "proposals", "hand_moved", "guarded"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
-        object.__setattr__(self, "rounds", MappingProxyType(dict(self.rounds)))
-        object.__setattr__(self, "scalings", MappingProxyType(dict(self.scalings)))
 
     @property
     def epoch(self) -> Epoch:
@@ -433,7 +412,9 @@ class Execution:
         found = self.scalings.items()
         return [each for worker, each in found if each.of_app == app or (each.of_app is None and may_run(worker, app))]
 
-    def changed_at(self, app: AppId, may_run: Callable[[WorkerId, AppId], bool] = _any_app) -> float | None:
+    def changed_at(
+        self, app: AppId, may_run: Callable[[WorkerId, AppId], bool] = lambda _worker, _app: True
+    ) -> float | None:
         """When the app's last round, or the last stop or start of a worker of it, ended (epoch seconds).
 
         Windows that began earlier mix two placements.  `may_run` as in `scalings_of`.

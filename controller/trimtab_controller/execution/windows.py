@@ -50,12 +50,8 @@ class WindowReader:
 def ownership(snapshot: Snapshot) -> dict[KeyGroup, WorkerId]:
     """The owner of each key group, as reported by the running workers."""
     running = {row.worker for row in snapshot.nodes if row.state is WorkerState.RUNNING}
-    return {
-        KeyGroup(block.app, block.operator, partition): block.workers[worker]
-        for block in snapshot.blocks
-        for partition, worker in zip(block.partition, block.worker, strict=True)
-        if block.workers[worker] in running
-    }
+    owners = (pair for block in snapshot.blocks for pair in block.owners())
+    return {key_group: worker for key_group, worker in owners if worker in running}
 
 
 def host_reports(snapshot: Snapshot, max_link: float) -> dict[HostId, HostReport]:

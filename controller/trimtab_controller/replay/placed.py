@@ -33,11 +33,7 @@ class Evenness:
 
 def recorded_owners(snapshot: Snapshot) -> dict[KeyGroup, WorkerId]:
     """The owner of each key group as the window has it, whether or not the worker runs."""
-    return {
-        KeyGroup(block.app, block.operator, partition): block.workers[worker]
-        for block in snapshot.blocks
-        for partition, worker in zip(block.partition, block.worker, strict=True)
-    }
+    return {key_group: worker for block in snapshot.blocks for key_group, worker in block.owners()}
 
 
 def running_workers(snapshot: Snapshot) -> frozenset[WorkerId]:
@@ -79,10 +75,7 @@ def _placed_block(
     block: KeyGroupBlock, owners: Owners, speeds: Mapping[WorkerId, float], shift: defaultdict[WorkerId, float]
 ) -> KeyGroupBlock:
     """The block with these owners; the CPU that moves between workers is added to `shift`."""
-    names = [
-        owners.get(KeyGroup(block.app, block.operator, partition), block.workers[worker])
-        for partition, worker in zip(block.partition, block.worker, strict=True)
-    ]
+    names = [owners.get(key_group, worker) for key_group, worker in block.owners()]
     workers = {name: place for place, name in enumerate(sorted(set(names)))}
     cpu = array("d", block.cpu)
     for place, (name, before) in enumerate(zip(names, block.worker, strict=True)):

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from trimtab_process.private_files import read_private
+from trimtab_protocol.messages.codec import Range, with_keys
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
@@ -20,6 +21,8 @@ as many.
 """
 
 
+Time = Annotated[float, Range(0.1, 3600.0)]
+"""Seconds."""
 LEAD, STAND_BY = b"lead", b"stand-by"
 """The lines by which a controller tells its stream whether to publish."""
 
@@ -38,9 +41,9 @@ class StreamSettings:
     """
 
     checkpoint_dir: str
-    window_s: float = 10.0
-    watermark_s: float = 5.0
-    patience_s: float = 0.3
+    window_s: Time = 10.0
+    watermark_s: Time = 5.0
+    patience_s: Time = 0.3
     expected_hosts: frozenset[HostId] | None = None
     embedded: bool = True
     warm_standby: bool = True
@@ -114,20 +117,12 @@ def read_stream_settings(section: Mapping[str, Any], path: str) -> StreamSetting
     fields = Fields(section, path)
     settings = StreamSettings(
         checkpoint_dir=fields.text("checkpoint_dir"),
-        window_s=_seconds(fields, "window_s", 10.0),
-        watermark_s=_seconds(fields, "watermark_s", 5.0),
-        patience_s=_seconds(fields, "patience_s", 0.3),
         expected_hosts=fields.optional("expected_hosts", lambda name: _read_hosts(fields, name)),
-        embedded=fields.flag("embedded") if fields.has("embedded") else True,
-        warm_standby=fields.flag("warm_standby") if fields.has("warm_standby") else True,
         spark=fields.optional("spark", lambda name: _read_spark(fields, name)) or {},
     )
+    settings = with_keys(settings, fields)
     fields.done()
     return settings
-
-
-def _seconds(fields: Fields, name: str, default: float) -> float:
-    return fields.number(name, low=0.1, high=3600.0) if fields.has(name) else default
 
 
 def _read_hosts(fields: Fields, name: str) -> frozenset[HostId]:

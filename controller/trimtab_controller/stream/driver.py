@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from trimtab_controller.kafka.chunks import collector_paused
-from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.connection import Connection, Stopping, pause
 from trimtab_controller.kafka.host_keys import HostKeysFollower
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.stream import pipeline
@@ -47,8 +47,6 @@ MEMORY_WINDOWS = 4
 """For so many windows of arrival the stream recognises a report that comes again; by then its window is published."""
 
 log = logging.getLogger(__name__)
-
-Stopping = Callable[[], bool]
 
 
 def run(configuration: StreamConfiguration, turns: Turns, stopping: Stopping) -> None:
@@ -106,7 +104,7 @@ def wait_for_topics(kafka: KafkaSettings, topics: Sequence[str], stopping: Stopp
         failures += 1
         pause_s = TOPICS.after(failures)
         log.warning("Kafka at %s: %s; next try in %g s", kafka.bootstrap_servers, reason, pause_s)
-        _pause(pause_s, stopping)
+        pause(pause_s, stopping)
     return False
 
 
@@ -263,12 +261,6 @@ def _tell(verdict: Verdict) -> None:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _pause(seconds: float, stopping: Stopping) -> None:
-    end = time.monotonic() + seconds
-    while not stopping() and time.monotonic() < end:
-        time.sleep(0.1)
 
 
 def _first_line(error: Exception) -> str:

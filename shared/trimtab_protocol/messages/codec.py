@@ -31,6 +31,7 @@ from trimtab_protocol.messages.decode import (
     NOTHING,
     BadMessage,
     Fault,
+    Fields,
     encode,
     parsed,
     printable,
@@ -255,6 +256,16 @@ def copied(kind: type[T], value: object, /, **further: object) -> T:
 def _shared_names(one: Any, other: Any) -> tuple[str, ...]:
     names = {each.name for each in fields(other)}
     return tuple(each.name for each in fields(one) if each.name in names)
+
+
+def with_keys(default: T, fields: Fields) -> T:
+    """The settings with the keys that are there, within the limits of the dataclass's fields; raises BadMessage."""
+    found = {
+        each.name: converted(fields.take(each.name), each.kind, fields.at(each.name))
+        for each in members(cast(Any, type(default)))
+        if fields.has(each.name)
+    }
+    return cast(T, replace(cast(Any, default), **found))
 
 
 def _may_be_none(kind: Any) -> bool:

@@ -118,6 +118,11 @@ class KeyGroupBlock:
             **{name: kept(name) for name in (*RATES, *LEVELS)},
         )
 
+    def owners(self) -> Iterator[tuple[KeyGroup, WorkerId]]:
+        """Each key group with its owner."""
+        for partition, worker in zip(self.partition, self.worker, strict=True):
+            yield KeyGroup(self.app, self.operator, partition), self.workers[worker]
+
     def owned(self) -> dict[WorkerId, int]:
         """The number of key groups per owner."""
         return {self.workers[place]: count for place, count in Counter(self.worker).items()}

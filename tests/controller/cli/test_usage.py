@@ -1,12 +1,17 @@
-"""Wrong usage, an unreachable broker, and help without extras."""
+"""What `trimtab` says of itself: help, wrong usage, exit codes, completion."""
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.controller.loop.inbox_records import NOWHERE
-from trimtab_controller.cli import main, operator
+from trimtab_controller.cli import CUT_OFF, INTERRUPTED, all_commands, main, operator
+from trimtab_controller.cli import acl as command
+from trimtab_controller.cli.completion import SHELLS
 from trimtab_controller.kafka import reader as reader_module
 
 
@@ -90,3 +95,103 @@ def test_an_operator_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("getpass.getuser", nameless)
     assert operator.who().startswith(f"{os.getuid()}@")
+
+
+# --- entry ------------------------------------------------------------------------------------------------------------
+
+
+ACL = ["acl", "--cluster", "prod"]
+
+
+def test_a_command_that_is_interrupted_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run", interrupt)
+    assert main(ACL) == INTERRUPTED
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_a_command_whose_output_nobody_reads_to_the_end_is_silent() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    program = f"import sys; from trimtab_controller.cli import main; sys.exit(main({ACL}))"
+    done = subprocess.run([sys.executable, "-c", program], stdout=theirs, stderr=subprocess.PIPE, timeout=240)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (CUT_OFF, b"")
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores: with one, numpy never has a second thread")
+@pytest.mark.parametrize(("given", "alone"), [({}, True), ({"OMP_NUM_THREADS": "2"}, False)])
+def test_the_controller_has_one_thread_of_numpy_unless_the_operator_says_otherwise(
+    given: dict[str, str], alone: bool
+) -> None:
+    program = (
+        "import os, sys; from trimtab_controller.cli import main; code = main(sys.argv[1:]); "
+        "print(code, 'numpy' in sys.modules, len(os.listdir('/proc/self/task')), os.environ['OMP_NUM_THREADS'])"
+    )
+    command = [sys.executable, "-c", program, "controller", "run", "--config", "/no/such/file"]
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run(command, env=environment | given, capture_output=True, text=True, timeout=240, check=True)
+    code, has_numpy, threads, told = done.stdout.split()
+    assert (code, has_numpy, int(threads) == 1, told) == ("2", "True", alone, given.get("OMP_NUM_THREADS", "1"))
+
+
+def test_the_help_of_a_command_says_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["drain", "--help"])
+    assert "move everything off a worker, a host or a zone, then stop its workers" in capsys.readouterr().out
+
+
+# --- completion -------------------------------------------------------------------------------------------------------
+
+
+ASK = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+function=$(complete -p trimtab | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+"$function" trimtab "${@: -1}" "${@: -2:1}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    assert main(["completion", "bash"]) == 0
+    path = tmp_path / "trimtab.bash"
+    path.write_text(capsys.readouterr().out)
+    return path
+
+
+def completed(script: Path, *words: str) -> set[str]:
+    command = ["bash", "--norc", "-c", ASK, "ask", str(script), "trimtab", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=script.parent, check=True)
+    return set(done.stdout.split())
+
+
+def test_bash_completes_commands_and_options(script: Path) -> None:
+    assert set(all_commands()) <= completed(script, "")
+    assert completed(script, "do") == {"doctor"}
+    assert completed(script, "doctor", "--") == {"--help", "--config", "--json"}
+    assert {"up", "status", "down"} <= completed(script, "sandbox", "")
+    assert completed(script, "sandbox", "up", "--work") == {"--workers"}
+    assert completed(script, "solve", "dyn") == {"dyndl-off", "dyndl-on"}
+
+
+def test_bash_completes_files_where_a_file_is_expected(script: Path) -> None:
+    (script.parent / "controller.toml").touch()
+    assert "controller.toml" in completed(script, "doctor", "--config", "contr")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_script_names_all_commands_and_is_one_the_shell_can_read(
+    shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["completion", shell]) == 0
+    path = tmp_path / "script"
+    path.write_text(capsys.readouterr().out)
+    assert [name for name in all_commands() if name not in path.read_text()] == []
+    if shutil.which(shell):
+        subprocess.run([shell, "-n", str(path)], check=True, timeout=30)

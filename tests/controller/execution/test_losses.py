@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, HOSTS, T0, W0, W1, W2, ack, kg, refused
-from tests.controller.execution.test_restore_order import SCHEDULED
+from tests.controller.execution.test_restores import SCHEDULED
 from trimtab_controller.execution.events import PlanDecided, Publish, Resumed, StopWanted, WindowSeen
 from trimtab_controller.execution.handovers import NAMED_WITHIN_S
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry

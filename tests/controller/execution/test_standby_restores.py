@@ -4,16 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, T0, ack, kg, published, rows
-from tests.controller.execution.test_restore_order import (
-    MB,
-    PLACES,
-    SCHEDULED,
-    SOURCE,
-    TARGETS,
-    handovers,
-    plan,
-    recovery,
-)
+from tests.controller.execution.test_restores import MB, PLACES, SCHEDULED, SOURCE, TARGETS, handovers, plan, recovery
 from trimtab_controller.execution.events import HostReport, PlanDecided, Publish, StandbysWanted, WindowSeen
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restore_costs import FEW_WINDOWS, UNIT_S

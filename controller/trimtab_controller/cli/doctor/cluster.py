@@ -32,7 +32,7 @@ from trimtab_controller.cli.doctor.cluster_checks import (
 )
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.host_keys import read_keys
-from trimtab_controller.kafka.reader import ReadError, drain, reading, since, starts
+from trimtab_controller.kafka.reader import ReadError, drain, passing, reading, since, starts
 from trimtab_controller.leadership.group import members
 from trimtab_controller.security.acl import OTHER_GROUPS, AclRule, Resource
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
@@ -270,21 +270,16 @@ def _last_by_key(
 ) -> tuple[dict[bytes, Message], bool]:
     """The last message of each key that counts since then, and whether all were read in time."""
     places = since(consumer, topic, at)
-    left = {each.partition for each in places}
-    consumer.assign(places)
     last: dict[bytes, Message] = {}
     deadline = time.monotonic() + READ_LIMIT_S
-    while left and time.monotonic() < deadline:
-        for message in consumer.consume(1000, timeout=0.2):
-            error = message.error()
-            if error is None:
-                if counts(message):
-                    last[message.key() or b""] = message
-            elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard(message.partition())
-            else:
-                raise KafkaException(error)
-    return last, not left
+    with contextlib.suppress(ReadError):  # the broker has fallen silent
+        for message in passing(consumer, places, silence_s=READ_LIMIT_S):
+            if counts(message):
+                last[message.key() or b""] = message
+            if time.monotonic() > deadline:
+                return last, False
+        return last, True
+    return last, False
 
 
 def _is_refusal(message: Message) -> bool:

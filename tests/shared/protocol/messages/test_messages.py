@@ -1,13 +1,32 @@
-"""Every message survives its own wire form; `tests/fuzz` shows that nothing broken gets past a decoder."""
+"""What each message demands of its content."""
 
+import dataclasses
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.fuzz.fuzzed import samples
+from tests.fuzz.fuzzed.samples import (
+    ACCEPT,
+    DRAIN,
+    EVENT,
+    HELLO,
+    PLACEMENT,
+    PREPARE,
+    RELEASED,
+    REPORT,
+    SNAPSHOT,
+    STATISTICS,
+    STOP,
+    STOP_OWNING,
+    SUMS_1,
+    TOOK,
+    W0,
+)
 from tests.fuzz.fuzzed.wire import HOST_KEYS, REQUEST
 from trimtab_protocol.messages import (
     commands,
@@ -22,6 +41,26 @@ from trimtab_protocol.messages import (
     snapshot,
     status,
 )
+from trimtab_protocol.messages.codec import document
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.decode import BadMessage, Fault, encode
+from trimtab_protocol.messages.events import (
+    MAX_EVENT_BYTES,
+    Event,
+    decode_event,
+    encode_event,
+)
+from trimtab_protocol.messages.names import (
+    AppId,
+    Epoch,
+    KeyGroup,
+    OperatorId,
+    Topics,
+    WorkerId,
+    parse_key_group,
+    topic_settings,
+)
+from trimtab_protocol.messages.reason_text import REASON_PATTERN
 
 INTENTS = (
     samples.DRAIN, samples.PAUSE, samples.STOP_ALL, samples.STOP_APP, samples.ACCEPT, samples.FORGET_APP,
@@ -91,3 +130,336 @@ def test_what_a_newer_sender_says_besides_is_passed_over_wherever_it_stands(name
         return {key: and_more(each, key) for key, each in part.items()} | {"surprise": [1]}
 
     assert decode(json.dumps(and_more(json.loads(encode(value)))).encode()) == value
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_key_groups_are_named_app_operator_partition():
+    assert parse_key_group(str(SUMS_1)) == SUMS_1
+    arabic, endless = "a/b/\u0663", "a/b/" + "9" * 5000
+    for text in ("flights/sums", "flights/sums/x", "flights/sums/-1", "flights/su ms/1", "a/b/999999", arabic, endless):
+        with pytest.raises(BadMessage):
+            parse_key_group(text)
+
+
+def test_every_topic_of_a_cluster_is_created_with_its_settings():
+    topics = Topics("demo")
+    names = {settings.name for settings in topic_settings(topics)}
+    assert names == {getattr(topics, name) for name in dir(Topics) if isinstance(getattr(Topics, name), property)}
+    with pytest.raises(ValueError, match="cluster name"):
+        Topics("a b")
+
+
+def test_compacted_topics_are_compacted_often_so_that_a_start_reads_little():
+    found = {settings.name: settings.configuration for settings in topic_settings(Topics("demo"))}
+    compacted = {name for name, keys in found.items() if keys.get("cleanup.policy") == "compact"}
+    assert compacted == {f"trimtab.demo.{name}" for name in ("placement", "journal", "intents", "status", "keys")}
+    segments = {name: int(keys["segment.bytes"]) for name, keys in found.items() if "segment.bytes" in keys}
+    assert segments == dict.fromkeys(compacted | {"trimtab.demo.events", "trimtab.demo.snapshots"}, 16 * 1024 * 1024)
+
+
+# --- handover ---------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_hands_over_to_itself():
+    with pytest.raises(BadMessage, match="another worker than source"):
+        handover.decode_handover(json.dumps(document(RELEASED) | {"target": "w0"}).encode())
+
+
+def test_an_offset_is_that_of_a_topic_with_a_name():
+    message = document(RELEASED) | {"offsets": [["\ud800", 0, 0]]}
+    with pytest.raises(BadMessage, match=r"offsets\[0\]\[0\].*the name of a topic"):
+        handover.decode_handover(json.dumps(message).encode())
+
+
+# --- local ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("versions", "protocol"),
+    [({}, 1), ({"trimtab-protocol": "2"}, 2), ({"trimtab-protocol": "17"}, 17), ({"trimtab-protocol": "two"}, 1)],
+)
+def test_the_protocol_of_a_plug_in_is_what_its_versions_say(versions, protocol):
+    assert replace(HELLO, versions=versions).protocol == protocol
+
+
+def test_refusals_that_the_agent_does_not_know_are_passed_over():
+    line = local.encode_frame(replace(STATISTICS, refused={Fault.UNSIGNED: 2})).replace(
+        b'{"unsigned"', b'{"moonless":7,"unsigned"'
+    )
+    assert dict(local.decode_frame(line).refused) == {Fault.UNSIGNED: 2}
+
+
+@pytest.mark.parametrize("count", [0, 100_001, True])
+def test_an_operator_has_key_groups(count):
+    frame = json.loads(local.encode_frame(HELLO)) | {"operators": {"sums": count}}
+    with pytest.raises(BadMessage, match=r"operators.sums: .* (1 to 100000|a whole number)"):
+        local.decode_frame(json.dumps(frame).encode())
+
+
+def test_versions_are_texts():
+    frame = json.loads(local.encode_frame(HELLO)) | {"versions": {"f": [[]]}}
+    with pytest.raises(BadMessage, match=r"versions.f: found an array"):
+        local.decode_frame(json.dumps(frame).encode())
+
+
+# --- snapshot ---------------------------------------------------------------------------------------------------------
+
+
+COLUMNS = {"partition", "worker", "covered_s", "tuples_in_s", "backlog"}
+"""Of the snapshot's one key group, those that are known."""
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("hosts", lambda rows: rows * 2),
+        ("nodes", lambda rows: rows * 2),
+        ("key_groups", lambda blocks: blocks * 2),
+        (
+            "key_groups[0].partition",
+            lambda blocks: [blocks[0] | {k: v * 2 for k, v in blocks[0].items() if k in COLUMNS}],
+        ),
+    ],
+)
+def test_nothing_is_in_a_snapshot_twice(field, change):
+    document = json.loads(snapshot.encode_snapshot(SNAPSHOT))
+    name = field.partition("[")[0]
+    with pytest.raises(BadMessage) as caught:
+        snapshot.decode_snapshot(json.dumps(document | {name: change(document[name])}).encode())
+    assert (caught.value.fault, caught.value.path) == (Fault.RANGE, field)
+
+
+def test_coverage_is_hosts_seen_of_expected():
+    assert SNAPSHOT.coverage == 0.5
+    nobody = json.loads(snapshot.encode_snapshot(SNAPSHOT)) | {"hosts_seen": 0, "hosts_expected": 0}
+    assert snapshot.decode_snapshot(json.dumps(nobody).encode()).coverage == 0.0
+
+
+# --- intents ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_intent_stands_under_its_own_key():
+    with pytest.raises(BadMessage, match="drain/w1"):
+        intents.decode_intent(b"drain/w2", intents.encode_intent(DRAIN))
+    with pytest.raises(BadMessage, match="accept-journal"):
+        intents.decode_intent(b"pause", intents.encode_intent(ACCEPT))
+
+
+def test_an_intent_of_a_later_version_is_refused_by_its_key():
+    later = intents.encode_intent(DRAIN).replace(b'"worker"', b'"freeze_app"')
+    with pytest.raises(BadMessage, match=r"freeze/orders.*expected an intent that this version knows"):
+        intents.decode_intent(b"freeze/orders", later)
+
+
+MOVES = (
+    intents.RequestedMove(key_group=KeyGroup(AppId("orders"), OperatorId("sums"), 1), worker=WorkerId("w1")),
+    intents.RequestedMove(key_group=KeyGroup(AppId("orders"), OperatorId("sums"), 2), worker=WorkerId("w2")),
+)
+MOVE = intents.MoveKeyGroups(moves=MOVES, by="ann", at=1.0, reason="profile it")
+
+
+def test_the_same_moves_have_the_same_key() -> None:
+    assert MOVE.key == dataclasses.replace(MOVE, at=2.0, reason="again").key
+    assert MOVE.key != dataclasses.replace(MOVE, moves=MOVES[:1]).key
+
+
+def test_moves_that_do_not_fit_together_are_refused() -> None:
+    foreign = intents.RequestedMove(key_group=KeyGroup(AppId("other"), OperatorId("sums"), 1), worker=WorkerId("w1"))
+    for moves, expected in (((), "expected 1 to 1000"), ((*MOVES, foreign), "those of one"), (MOVES[:1] * 2, "once")):
+        with pytest.raises(ValueError, match=expected):
+            dataclasses.replace(MOVE, moves=moves)
+    twice = intents.encode_intent(MOVE).replace(b"orders/sums/2", b"orders/sums/1")
+    with pytest.raises(BadMessage, match=r"moves: .* each of them once"):
+        intents.decode_intent(MOVE.key.encode(), twice)
+
+
+# --- placement --------------------------------------------------------------------------------------------------------
+
+
+def test_a_placement_names_each_worker_once_per_key_group():
+    message = document(PLACEMENT) | {"owners": {"sums": [["w0", "w0"]]}}
+    with pytest.raises(BadMessage, match=r"owners.sums\[0\]"):
+        placement.decode_placement(json.dumps(message).encode())
+
+
+@pytest.mark.parametrize(
+    ("owners", "path"),
+    [
+        ({"sums": [["w0"]] * 100_001}, "owners.sums"),
+        ({"sums": [[f"w{number}" for number in range(10)]]}, "owners.sums[0]"),
+    ],
+    ids=["key groups", "standbys"],
+)
+def test_a_placement_has_its_limits(owners, path):
+    with pytest.raises(BadMessage) as caught:
+        placement.decode_placement(json.dumps(document(PLACEMENT) | {"owners": owners}).encode())
+    assert (caught.value.fault, caught.value.path) == (Fault.TYPE, path)
+
+
+def test_a_placement_is_silent_about_what_it_does_not_know():
+    assert [PLACEMENT.of("sums", 1), PLACEMENT.of("sums", 2), PLACEMENT.of("sums", 3), PLACEMENT.of("else", 0)] == [
+        ("w1", "w0"),
+        (),
+        (),
+        (),
+    ]
+
+
+@pytest.mark.parametrize("epoch", [[-1, 0], [1, -1], [1], [1, 2, 3], [1, 2**53 + 1], [1, 2.0], "1.2"])
+def test_an_epoch_is_two_counts(epoch):
+    with pytest.raises(BadMessage, match=r"^epoch(\[[01]\])?: "):
+        placement.decode_placement(json.dumps(document(PLACEMENT) | {"epoch": epoch}).encode())
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+BARE = Event(id="1", cluster="c", at=1.0, kind="decision", phase="skip", text="nothing: calm")
+
+
+@pytest.mark.parametrize("event", [BARE, replace(EVENT, kind="of_tomorrow")])
+def test_an_event_survives_the_wire(event: Event) -> None:
+    assert decode_event(encode_event(event)) == event
+
+
+def test_what_is_empty_is_not_sent() -> None:
+    assert document(BARE).keys() == {"v", "id", "cluster", "at", "kind", "phase", "text"}
+
+
+def test_an_event_that_is_too_large_goes_without_its_moves() -> None:
+    long = replace(EVENT.moves[0], key_group=KeyGroup(AppId("a" * 200), OperatorId("o" * 200), 1), source=W0)
+    large = replace(EVENT, moves=(long,) * 3000)
+    payload = encode_event(large)
+    assert len(payload) <= MAX_EVENT_BYTES
+    assert decode_event(payload) == replace(large, moves=(), loads=())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"kind": "a b"}, "kind"),
+        ({"at": -1}, "at"),
+        ({"moves": [{"key_group": "orders/17", "source": "w0", "target": "w1"}]}, "moves[0].key_group"),
+        ({"moves": [{"key_group": "a/b/1"}] * 1001}, "moves"),
+        ({"loads": [{}]}, "loads[0].worker"),
+    ],
+)
+def test_a_wrong_field_is_named(wrong: dict[str, object], path: str) -> None:
+    with pytest.raises(BadMessage) as found:
+        decode_event(encode(document(BARE) | wrong))
+    assert found.value.path == path
+
+
+# --- report -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "fitting"),
+    [
+        ("the parts do not add up: 0.3 + 0.4 > 0.5 s", "the parts do not add up: 0.3 + 0.4 > 0.5 s"),
+        ('a "b" [c] {d} `e` \\ ? \u00e9\n', "a 'b' (c) (d) 'e' _ _ __"),
+        ("7 s", "reason 7 s"),
+        ("", "reason"),
+        ("x" * 300, "x" * 200),
+    ],
+)
+def test_a_reason_is_kept_as_a_report_can_hold_it(text, fitting):
+    kept = replace(STATISTICS, unknown=text).unknown
+    assert kept == fitting
+    assert REASON_PATTERN.fullmatch(kept)
+    assert replace(STATISTICS, unknown=kept).unknown == kept
+
+
+@pytest.mark.parametrize(
+    ("change", "fault", "path"),
+    [
+        ({"os": ["sums"], "oc": [1, 2]}, Fault.RANGE, "w[0].oc"),
+        ({"os": ["sums", "sums"], "oc": [1, 2]}, Fault.RANGE, "w[0].os"),
+        ({"os": ["a/b"], "oc": [1]}, Fault.RANGE, "w[0].os[0]"),
+        ({"os": ["sums"], "oc": [0]}, Fault.RANGE, "w[0].oc[0]"),
+        ({"os": ["sums"]}, Fault.MISSING, "w[0].oc[0]"),
+        ({"oc": [1]}, Fault.MISSING, "w[0].os"),
+        ({"sby": -1}, Fault.RANGE, "w[0].sby"),
+        ({"unk": "7 s"}, Fault.RANGE, "w[0].unk"),
+        ({"unk": 7}, Fault.TYPE, "w[0].unk"),
+        ({"why": "x" * 201}, Fault.RANGE, "w[0].why"),
+        ({"why": "a\nb"}, Fault.RANGE, "w[0].why"),
+        ({"why": True}, Fault.TYPE, "w[0].why"),
+    ],
+)
+def test_what_a_worker_declares_is_checked(change, fault, path):
+    document = json.loads(report.encode_report(REPORT))
+    worker = document["w"][0]
+    document["w"][0] = {name: worker[name] for name in worker if name not in ("os", "oc")} | change
+    with pytest.raises(BadMessage) as caught:
+        report.decode_report(json.dumps(document).encode())
+    assert (caught.value.fault, caught.value.path) == (fault, path)
+
+
+@pytest.mark.parametrize("capacity", [0, 0.0009, 10_000.1])
+def test_a_worker_has_a_share_of_a_core_that_loads_can_be_divided_by(capacity):
+    document = json.loads(report.encode_report(REPORT))
+    document["w"][0]["cap"] = capacity
+    with pytest.raises(BadMessage) as caught:
+        report.decode_report(json.dumps(document).encode())
+    assert (caught.value.fault, caught.value.path) == (Fault.RANGE, "w[0].cap")
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_command_that_was_tampered_with_does_not_match_its_id():
+    message = document(PREPARE) | {"target": "w9"}
+    with pytest.raises(BadMessage, match="by its content"):
+        commands.decode_command(json.dumps(message).encode())
+
+
+def test_the_same_step_has_the_same_id_and_another_epoch_another():
+    later = Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | {"issued_at": 1001.0})
+    assert later.id == PREPARE.id
+    newer = Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | {"epoch": Epoch(2, 10)})
+    assert newer.id != PREPARE.id
+
+
+def test_the_stops_of_two_workers_in_one_publication_are_two_commands():
+    assert STOP.id != replace(STOP, worker="w1").id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key_groups": ()},
+        {"source": None},
+        {"generation": 4},
+        {"deadline": 1000.0},
+        {"key_groups": (KeyGroup("other", "sums", 1),)},
+        {"kind": CommandKind.STOP},
+        {"owning": True},
+    ],
+)
+def test_a_command_that_makes_no_sense_cannot_exist(change):
+    with pytest.raises(BadMessage):
+        Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | change)
+
+
+def test_a_stop_of_a_worker_with_key_groups_says_so_and_all_other_commands_are_as_before():
+    assert "owning" not in document(STOP)
+    assert document(STOP_OWNING) == document(STOP) | {"owning": True}
+
+
+def test_a_refusal_has_a_reason_and_nothing_else_has_one():
+    values = {name: getattr(TOOK, name) for name in TOOK.__slots__}
+    with pytest.raises(BadMessage):
+        Ack(**values | {"phase": Phase.REFUSED})
+    with pytest.raises(BadMessage):
+        Ack(**values | {"refusal": Refusal.GUARD})
+
+
+def test_an_ack_is_short():
+    payload = commands.encode_ack(TOOK)
+    assert commands.decode_ack(payload + b" " * (commands.MAX_ACK_BYTES - len(payload))) == TOOK
+    with pytest.raises(BadMessage) as caught:
+        commands.decode_ack(payload + b" " * (commands.MAX_ACK_BYTES + 1 - len(payload)))
+    assert caught.value.fault is Fault.OVERSIZED
