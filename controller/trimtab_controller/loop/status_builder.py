@@ -8,7 +8,7 @@ from dataclasses import replace
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.forecasts import DIGITS, STEP_S, ForecastReport
 from trimtab_controller.decider.memory.predictions import Saving
-from trimtab_controller.decider.policies.rolling import Allowed, Restarting, restarts
+from trimtab_controller.decider.policies.rolling import Restarting, restarts
 from trimtab_controller.decider.policies.rolling import waits as restart_waits
 from trimtab_controller.decider.values.decision import Decision, SizeVerdict, Skip, app_of, names_of
 from trimtab_controller.decider.values.reasons import Concern, NotReady
@@ -334,7 +334,7 @@ def _cost(cost: TupleCost | Unknown) -> RemoteCostStatus:
 def _restart(now: float, found: Restarting | None, decider: Decider, execution: Execution) -> RestartStatus | None:
     if found is None:
         return None
-    waits = restart_waits(now, found, execution, decider.known, Allowed(plans=decider.plans, budget=decider.budget))
+    waits = restart_waits(now, found, execution, decider.known, decider.plans, decider.budget)
     return RestartStatus(
         workers=len(found.intent.workers),
         done=len(found.done),
