@@ -195,7 +195,7 @@ def _nodes(decider: Decider, execution: Execution) -> tuple[NodeStatus, ...]:
     loads: dict[WorkerId, float] = {}
     for evaluation in decider.known.evaluations.values():
         loads.update(evaluation.worker_loads)
-    use, levels, draining = decider.known.use.workers, decider.known.levels.workers, decider.draining
+    use, levels, draining = decider.known.use.workers, decider.known.worker_levels, decider.draining
     owned: Counter[WorkerId] = Counter()
     for block in snapshot.blocks:
         owned.update(block.owned())
@@ -239,7 +239,7 @@ def _rule(known: KnownRule) -> RuleStatus:
 
 def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
     snapshot, seen = decider.known.snapshot, decider.known.capacity.seen.hosts
-    levels = decider.known.levels.hosts
+    levels = decider.known.host_levels
     return tuple(
         HostStatus(
             host=row.host,
