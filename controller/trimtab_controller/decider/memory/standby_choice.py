@@ -144,7 +144,7 @@ class Following:
         removing = np.array([worker.draining or worker.id in idle for worker in workers], np.bool_)
         near_home: NDArray[np.bool_] | None = None
         if placing := [rule for rule in view.rules if rule.places_standbys]:
-            where = Places.of(placing, table, [(each.id, each.host, each.zone) for each in workers])
+            where = Places.of(placing, table, [each.site for each in workers])
             barred = (present != UNPLACED) & ~where.may(np.arange(len(table))[:, None], present)
             present = np.where(barred & ~frozen[:, None], UNPLACED, present)
             near_home = _kept_near(where, workers, owner[table.owner], removing)

@@ -201,7 +201,7 @@ def place_orphans(
         spared=_on_disk(table, workers, restores) if per_unit[DISK_ROW].any() else None,
     )
     if view.rules:
-        demands = _ruled(demands, Places.of(view.rules, table, [(each.id, each.host, each.zone) for each in workers]))
+        demands = _ruled(demands, Places.of(view.rules, table, [each.site for each in workers]))
     matched = match(demands, threshold=HEAVY_FROM, operations=operations, stop=Never())
     node = matched.node.copy()
     given = np.flatnonzero(node != NOWHERE)

@@ -88,7 +88,7 @@ def rule_concerns(views: Mapping[AppId, DemandView | NotReady], known: Sequence[
 def conflicts_in(view: DemandView) -> Iterator[str]:
     """The smallest sets of rules that cannot hold in an app, in words."""
     table = view.owned.joined(view.kept_table)
-    sites = [(each.id, each.host, each.zone) for each in view.all_workers]
+    sites = [each.site for each in view.all_workers]
     places = Places.of(view.rules, table, sites)
     if nowhere := places.conflicts():
         yield f"no worker is allowed for {_told(nowhere, table)}: they stay where they are"
@@ -97,7 +97,7 @@ def conflicts_in(view: DemandView) -> Iterator[str]:
         yield f"no agent names a zone: {names(spreading)} spreads nothing"
     yield from _held_in_drains(view)
     copies = 1 + (view.standbys or 0)
-    following = [(each.id, each.host, each.zone) for each in view.all_workers if not each.draining]
+    following = [each.site for each in view.all_workers if not each.draining]
     if narrow := list(too_narrow(view.rules, table, following, copies)):
         yield f"fewer than {copies} zones are left to {_told(narrow, table)}: they have fewer standbys"
 

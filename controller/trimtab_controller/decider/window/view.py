@@ -53,6 +53,11 @@ class Worker:
     share: float = 1.0
 
     @property
+    def site(self) -> tuple[WorkerId, HostId, str | None]:
+        """Where it is, for rules."""
+        return self.id, self.host, self.zone
+
+    @property
     def whole_capacity(self) -> float:
         """The cores that it may use, in reference cores, whatever its host has left."""
         return self.capacity / self.share
@@ -259,7 +264,7 @@ class DemandView(AppView):
     @cached_property
     def places(self) -> Places:
         """Where `key_groups` may be among `workers`, by the rules."""
-        return Places.of(self.rules, self.owned, [(each.id, each.host, each.zone) for each in self.workers])
+        return Places.of(self.rules, self.owned, [each.site for each in self.workers])
 
     @property
     def misplaced(self) -> NDArray[np.bool_]:
