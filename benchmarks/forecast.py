@@ -31,6 +31,7 @@ from trimtab_controller.decider.memory.forecasts import (
     DemandSeries,
     ForecastMode,
     Forecasts,
+    ForecastSettings,
 )
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_models.forecast import Accuracy, Error, Fitted, fit
@@ -253,7 +254,7 @@ def play(seed: int, mode: ForecastMode, noise: float = 0.1) -> Peak:
     """Simulate the morning of the last day."""
     job = DailyPeak(random.Random(seed), noise, blocked=False)
     settings = ScalingSettings(mode=Mode.ACT)
-    forecasts = Forecasts(mode=mode, series={APP: job.history()})
+    forecasts = Forecasts(settings=ForecastSettings(mode=mode), series={APP: job.history()})
     controller, found = Controller(job, settings, forecasts), Peak()
     begin = (FIRST_DAY + HISTORY_DAYS) * DAY_S
     for number in range(round((UNTIL_S - FROM_S) / WINDOW_S)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trimtab_controller.decider.memory.forecasts import ForecastMode, read_forecast
+from trimtab_controller.decider.memory.forecasts import ForecastSettings, read_forecast
 from trimtab_controller.decider.values.plan_settings import PlanSettings, read_plans
 from trimtab_controller.decider.values.rules import read_rules
 from trimtab_controller.decider.values.scaling import ScalingSettings, read_scaling
@@ -64,7 +64,7 @@ class Configuration:
     host_signatures: HostChecking = HostChecking.OFF
     lease_s: float = LEASE_S
     rules: tuple[Rule, ...] = ()
-    forecast: ForecastMode = ForecastMode.OFF
+    forecast: ForecastSettings = ForecastSettings()  # noqa: RUF009 - frozen
 
 
 def load(path: Path) -> Configuration:

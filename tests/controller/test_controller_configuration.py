@@ -99,8 +99,8 @@ def test_an_app_may_have_a_size_of_its_own(tmp_path: Path) -> None:
 
 
 def test_nothing_is_forecast_unless_it_is_wanted(tmp_path: Path) -> None:
-    assert read(tmp_path, LEAST).forecast is ForecastMode.OFF
-    assert read(tmp_path, LEAST + '[forecast]\nmode = "advise"').forecast is ForecastMode.ADVISE
+    assert read(tmp_path, LEAST).forecast.mode is ForecastMode.OFF
+    assert read(tmp_path, LEAST + '[forecast]\nmode = "advise"').forecast.mode is ForecastMode.ADVISE
     with pytest.raises(BadConfiguration, match=r"forecast.mode: found 'on', expected one of off, advise, act"):
         read(tmp_path, LEAST + '[forecast]\nmode = "on"')
     with pytest.raises(BadConfiguration, match=r"forecast.step_s: found a whole number, expected no such field"):

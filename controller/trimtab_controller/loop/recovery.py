@@ -10,8 +10,8 @@ from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.memory.forecasts import (
     KEY_PREFIX,
     DemandRecord,
-    ForecastMode,
     Forecasts,
+    ForecastSettings,
     decode_demand,
     series_of,
 )
@@ -188,9 +188,9 @@ def taken_over(execution: Execution) -> Execution:
     return replace(execution, generation=max([execution.generation, *published]) + 1)
 
 
-def recalled_demand(messages: Iterable[Message], mode: ForecastMode) -> Forecasts:
+def recalled_demand(messages: Iterable[Message], settings: ForecastSettings) -> Forecasts:
     """What a predecessor has recorded, from the records of the journal; what cannot be read is unknown."""
-    forecasts = Forecasts(mode=mode)
+    forecasts = Forecasts(settings=settings)
     if not forecasts.is_on:
         return forecasts
     newest: dict[bytes, bytes | None] = {}
@@ -205,7 +205,7 @@ def recalled_demand(messages: Iterable[Message], mode: ForecastMode) -> Forecast
             demand.append(decode_demand(value))
         except BadMessage as error:
             log.warning("cannot read the record %r of demand, so it counts as unknown: %s", key, error)
-    return Forecasts(mode=mode, series=series_of(demand))
+    return Forecasts(settings=settings, series=series_of(demand))
 
 
 def recalled_costs(status: Status | None) -> Recalled:

@@ -18,6 +18,7 @@ from trimtab_controller.decider.memory.forecasts import (
     DemandSeries,
     ForecastMode,
     Forecasts,
+    ForecastSettings,
     Times,
     decode_demand,
     encode_demand,
@@ -132,7 +133,7 @@ def fitted(*, near=True, far=True):
 
 def forecasts(days=7, now_s=0.0, *, mode=ForecastMode.ACT, found=None, app=APP):
     """Those of an app, `now_s` after the begin of a day, of which the demand until then is known."""
-    made = Forecasts(mode=mode, series={app: history(days, now_steps=int(now_s // STEP_S))})
+    made = Forecasts(settings=ForecastSettings(mode=mode), series={app: history(days, now_steps=int(now_s // STEP_S))})
     end_s = MONDAY + days * 86_400.0 + now_s
     made.observe(end_s - 10.0, end_s, {app: 1.0}, {app: TIMES})
     if found is not None:
@@ -173,7 +174,7 @@ def test_a_fit_is_repeated_after_hours() -> None:
 
 
 def test_one_app_is_fitted_per_window() -> None:
-    made = Forecasts(mode=ForecastMode.ACT, series={APP: history(4), OTHER: history(4)})
+    made = Forecasts(settings=ForecastSettings(mode=ForecastMode.ACT), series={APP: history(4), OTHER: history(4)})
     end_s, times = MONDAY + 4 * 86_400.0, {APP: TIMES, OTHER: TIMES}
     made.observe(end_s - 10.0, end_s, {}, times)
     assert made.report()[APP].at == end_s
@@ -246,7 +247,7 @@ def test_how_much_history_is_missing_is_told() -> None:
 
 
 def test_the_demand_is_recorded_by_day_and_a_successor_goes_on_with_it() -> None:
-    made = Forecasts(mode=ForecastMode.ADVISE)
+    made = Forecasts(settings=ForecastSettings(mode=ForecastMode.ADVISE))
     start = MONDAY + 86_400.0 - 4 * STEP_S
     told = []
     for place in range(9):
@@ -260,7 +261,7 @@ def test_a_successor_records_only_what_is_new() -> None:
     made = forecasts()
     assert made.records() == []
     series = replace(history(7), values=array("f", history(7).values))
-    again = Forecasts(mode=ForecastMode.ADVISE, series={APP: series})
+    again = Forecasts(settings=ForecastSettings(mode=ForecastMode.ADVISE), series={APP: series})
     again.observe(MONDAY + 7 * 86_400.0, MONDAY + 7 * 86_400.0 + 10, {APP: 1.0}, {APP: TIMES})
     assert again.records() == []
 

@@ -6,6 +6,7 @@ from trimtab_controller.decider.memory.forecasts import (
     DAY,
     ForecastMode,
     ForecastReport,
+    ForecastSettings,
     encode_demand,
     key_of,
 )
@@ -15,7 +16,7 @@ from trimtab_models.forecast import Accuracy, Error
 from trimtab_protocol.messages.names import AppId
 
 APP = AppId("orders")
-ADVISE = ForecastMode.ADVISE
+ADVISE = ForecastSettings(mode=ForecastMode.ADVISE)
 
 
 class Told:
@@ -46,7 +47,7 @@ def test_a_successor_recalls_what_it_can_read(caplog: pytest.LogCaptureFixture) 
     assert [each.getMessage().partition(",")[0] for each in caplog.records] == [
         "cannot read the record b'demand/orders/20001' of demand"
     ], "and says what it cannot read; what is not demand is none of its business"
-    assert recalled_demand(messages, ForecastMode.OFF).series == {}
+    assert recalled_demand(messages, ForecastSettings()).series == {}
 
 
 def told(*, better: bool, used: bool = False, mode: ForecastMode = ForecastMode.ACT) -> ForecastReport:

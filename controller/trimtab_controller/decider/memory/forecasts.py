@@ -223,14 +223,19 @@ class ForecastMode(StrEnum):
     ACT = "act"  # the number of workers also follows forecasts that have been better than the last value
 
 
-def read_forecast(fields: Fields) -> ForecastMode:
-    """The section of controller.toml; by default the number of workers follows the demand that is there.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastSettings:
+    """Default is `off`: the number of workers follows the demand that is there."""
 
-    Raises BadMessage.
-    """
-    mode = fields.choice("mode", ForecastMode) if fields.has("mode") else ForecastMode.OFF
+    mode: ForecastMode = ForecastMode.OFF
+
+
+def read_forecast(fields: Fields) -> ForecastSettings:
+    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
+    default = ForecastSettings()
+    settings = ForecastSettings(mode=fields.choice("mode", ForecastMode) if fields.has("mode") else default.mode)
     fields.done()
-    return mode
+    return settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +288,7 @@ class _Fit:
 class Forecasts:
     """The demand of the apps, and the models that were fitted to it."""
 
-    mode: ForecastMode = ForecastMode.OFF
+    settings: ForecastSettings = field(default_factory=ForecastSettings)
     series: dict[AppId, DemandSeries] = field(default_factory=dict)
     _fits: dict[AppId, _Fit] = field(default_factory=dict)
     _times: dict[AppId, Times] = field(default_factory=dict)
@@ -297,7 +302,7 @@ class Forecasts:
     @property
     def is_on(self) -> bool:
         """Whether anything is forecast."""
-        return self.mode is not ForecastMode.OFF
+        return self.settings.mode is not ForecastMode.OFF
 
     def observe(
         self, start_s: float, end_s: float, demands: Mapping[AppId, float | None], times: Mapping[AppId, Times]
@@ -356,7 +361,7 @@ class Forecasts:
     def ahead(self, app: AppId) -> Ahead:
         """What the number of workers may follow."""
         fit, times = self._fits.get(app), self._times.get(app)
-        if self.mode is not ForecastMode.ACT or fit is None or times is None:
+        if self.settings.mode is not ForecastMode.ACT or fit is None or times is None:
             return NOTHING_AHEAD
         values = self._values(app)
         if values is None or not isinstance(fit.found, Fitted):
@@ -377,11 +382,11 @@ class Forecasts:
             why = fit.found.reason if fit is not None and isinstance(fit.found, NoForecast) else "other apps come first"
             if len(values) * STEP_S < needed_s:
                 why = f"{len(values) * STEP_S / 3600.0:.1f} of {needed_s / 3600.0:.1f} h of history"
-            return ForecastReport(known_s=known_s, why=why, mode=self.mode)
+            return ForecastReport(known_s=known_s, why=why, mode=self.settings.mode)
         near, far = fit.found.tests
         ahead = self._values(app)
         peak = None if ahead is None else float(ahead[: self._steps(app, times.lead_s)].max())
-        used = self.mode is ForecastMode.ACT and peak is not None and (near.is_better or far.is_better)
+        used = self.settings.mode is ForecastMode.ACT and peak is not None and (near.is_better or far.is_better)
         return ForecastReport(
             known_s=known_s,
             why="the last values are unknown" if peak is None else "",
@@ -391,7 +396,7 @@ class Forecasts:
             near=near,
             far=far,
             used=used,
-            mode=self.mode,
+            mode=self.settings.mode,
             ahead_at=None if ahead is None else float(series.end * STEP_S),
             ahead=() if ahead is None else tuple(ahead.tolist()),
         )
