@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab_controller.decider.memory.standby_choice import choose_standbys
+from trimtab_controller.decider.memory.standby_choice import Following
 from trimtab_controller.decider.policies.admission import SolveWanted
 from trimtab_controller.decider.policies.instance import question_of
 from trimtab_controller.decider.policies.restores import Restores, onto_copies
@@ -78,7 +78,7 @@ def balanced(workers: int, key_groups: int, seed: int) -> tuple[PlannableView, P
         standbys=1,
     )
     bare = placement_of("c", APP, Epoch(1, 1), view.owners, None)
-    return view, bare.changed(Epoch(1, 2), choose_standbys(view, bare, 1, StandbyBudget()).rows)
+    return view, bare.changed(Epoch(1, 2), Following.of(view, bare).choose(view, 1, StandbyBudget()).rows)
 
 
 def drained(view: PlannableView) -> PlannableView:

@@ -10,8 +10,7 @@ from trimtab_agent.commands import verifier
 from trimtab_agent.engines.faust.measure import apportion
 from trimtab_agent.engines.faust.safety import fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_controller.decider.memory import observe
-from trimtab_controller.decider.memory import predictions as predictions
+from trimtab_controller.decider.memory import observe, predictions
 from trimtab_controller.decider.memory import standbys as standby_rounds
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.execution.journal import Flaw

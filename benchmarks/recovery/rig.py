@@ -17,7 +17,7 @@ from statistics import median
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from trimtab_controller.decider.memory.standby_choice import choose_standbys
+from trimtab_controller.decider.memory.standby_choice import Following
 from trimtab_controller.decider.memory.standbys import ROUND
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import PlannableView, Worker
@@ -94,7 +94,7 @@ class Job:
             flows={},
             standbys=1,
         )
-        return bare.changed(Epoch(1, 2), choose_standbys(view, bare, 1, ROUND).rows)
+        return bare.changed(Epoch(1, 2), Following.of(view, bare).choose(view, 1, ROUND).rows)
 
     def planned_after(self, lost: str) -> float | None:
         """The share of the inputs that the busiest worker should have after this loss; None if nothing is planned."""

@@ -13,7 +13,7 @@ from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.simulation import Simulation, simulating
 from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.world import world_folder
-from trimtab_controller.decider.memory import memory as observations
+from trimtab_controller.decider.policies import order
 from trimtab_controller.execution.state import Round
 
 SUFFERING: tuple[Fault, ...] = (
@@ -66,6 +66,6 @@ def test_what_the_guard_ends_and_moves_back_breaks_no_invariant() -> None:
 
 @pytest.mark.timeout(900)
 def test_a_controller_that_does_not_wait_after_a_stop_is_found() -> None:
-    forgetful = patch.object(observations, "backs_off", lambda *_: None)
+    forgetful = patch.object(order, "backs_off", lambda *_: None)
     with forgetful, pytest.raises(Violation, match="while the guard lets the app have none"):
         play_all()

@@ -25,8 +25,7 @@ from trimtab_agent.commands.events import Event as AgentEvent
 from trimtab_agent.commands.machine import CommandMachine
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.memory import observe
-from trimtab_controller.decider.memory import predictions as predictions
+from trimtab_controller.decider.memory import observe, predictions
 from trimtab_controller.decider.policies.order import Situation
 from trimtab_controller.execution import handovers
 from trimtab_controller.execution.events import Action, ExecutionLimits, Publish

@@ -67,7 +67,7 @@ class Decider:
             settings=settings,
             plans=plans,
             acting=acting,
-            seen=Memory(settings, needs, rules, recalled),
+            memory=Memory(settings, needs, rules, recalled),
             sizes=sizes,
             budget=budget,
             execution=execution,
@@ -131,7 +131,7 @@ class Decider:
                 was_paused = present.paused is not None
                 at_once = present.operators.change(now, intents)
                 if was_paused and present.paused is None:
-                    present.seen.forgive(present.execution)
+                    present.memory.forgive(present.execution)
                 if present.acting and at_once:
                     return self._at_once(now)
             case ExecutionChanged(execution=execution):
@@ -139,11 +139,11 @@ class Decider:
                 if ended or is_to_start_soon(present.execution, execution):
                     self._again_at = now
                 present.execution = execution
-                present.seen.left_alone.observe(now, execution)
+                present.memory.left_alone.observe(now, execution)
             case HoldChanged(reason=reason):
                 present.held = reason
             case HostsRevoked(hosts=hosts):
-                present.seen.revoke(hosts)
+                present.memory.revoke(hosts)
                 return self._before_windows(now)
             case HookEnded(app=app, failure=failure):
                 present.sizes.hook_ended(app, failure)
@@ -191,7 +191,7 @@ class Decider:
     def _forgotten(self, now: float, snapshot: Snapshot) -> list[Decided]:
         """Apps and workers that have been gone for so long that nobody waits for them any more."""
         present = self._situation
-        found = tuple(present.seen.kept.to_forget(snapshot.end_ms / 1000.0, present.execution, self.intents))
+        found = tuple(present.memory.kept.to_forget(snapshot.end_ms / 1000.0, present.execution, self.intents))
         return [self._decided(now, each) for each in found]
 
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
@@ -199,7 +199,7 @@ class Decider:
         self._stale_at = now + self._needs.max_age_s
         self._turns.new_window()
         present, draining = self._situation, self._situation.draining
-        measured = present.seen.observe(now, snapshot, present.execution, self.intents, draining=draining)
+        measured = present.memory.observe(now, snapshot, present.execution, self.intents, draining=draining)
         self._policies.observe(now, draining)
         self._turns.keep(self.known.views)
         return measured
@@ -301,4 +301,4 @@ class Decider:
     def followed(self, view: SmoothedView) -> dict[WorkerId, float] | None:
         """Bytes of state that each worker of an app follows; None if that is not known."""
         present = self._situation
-        return present.seen.standbys.followed(view, present.execution.placements.get(view.app))
+        return present.memory.standbys.followed(view, present.execution.placements.get(view.app))

@@ -293,13 +293,13 @@ def _host(name: str, text: str, value: Callable[[Host], float | None]) -> Window
 
 def _worker_levels(known: WindowResult) -> Values:
     workers = known.use.workers
-    apps = {workers[worker].app or "" for worker in known.levels.workers}
-    counts = Tally((workers[worker].app or "", level) for worker, level in known.levels.workers.items())
+    apps = {workers[worker].app or "" for worker in known.worker_levels}
+    counts = Tally((workers[worker].app or "", level) for worker, level in known.worker_levels.items())
     return {(app, level.value): float(counts[app, level]) for app in apps for level in NodeLevel}
 
 
 def _host_levels(known: WindowResult) -> Values:
-    levels = known.levels.hosts
+    levels = known.host_levels
     counts = Tally(levels.values())
     return {(level.value,): float(counts[level]) for level in NodeLevel if levels}
 

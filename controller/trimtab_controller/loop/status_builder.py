@@ -8,7 +8,7 @@ from dataclasses import replace
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.forecasts import DIGITS, STEP_S, ForecastReport
 from trimtab_controller.decider.memory.predictions import Saving
-from trimtab_controller.decider.policies.rolling import Allowed, Restarting, restarts
+from trimtab_controller.decider.policies.rolling import Restarting, restarts
 from trimtab_controller.decider.policies.rolling import waits as restart_waits
 from trimtab_controller.decider.values.decision import Decision, SizeVerdict, Skip, app_of, names_of
 from trimtab_controller.decider.values.reasons import Concern, NotReady
@@ -187,7 +187,7 @@ def _nodes(decider: Decider, execution: Execution) -> tuple[NodeStatus, ...]:
     loads: dict[WorkerId, float] = {}
     for evaluation in decider.known.evaluations.values():
         loads.update(evaluation.worker_loads)
-    use, levels, draining = decider.known.use.workers, decider.known.levels.workers, decider.draining
+    use, levels, draining = decider.known.use.workers, decider.known.worker_levels, decider.draining
     owned: Counter[WorkerId] = Counter()
     for block in snapshot.blocks:
         owned.update(block.owned())
@@ -225,7 +225,7 @@ def _rule(known: KnownRule) -> RuleStatus:
 
 def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
     snapshot, seen = decider.known.snapshot, decider.known.capacity.seen.hosts
-    levels = decider.known.levels.hosts
+    levels = decider.known.host_levels
     return tuple(
         copied(
             HostStatus,
@@ -312,7 +312,7 @@ def _cost(cost: TupleCost | Unknown) -> RemoteCostStatus:
 def _restart(now: float, found: Restarting | None, decider: Decider, execution: Execution) -> RestartStatus | None:
     if found is None:
         return None
-    waits = restart_waits(now, found, execution, decider.known, Allowed(plans=decider.plans, budget=decider.budget))
+    waits = restart_waits(now, found, execution, decider.known, decider.plans, decider.budget)
     return RestartStatus(
         workers=len(found.intent.workers),
         done=len(found.done),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.decider_situations import APP, W0, W1, a_load, a_node, a_window, kg
 from trimtab_controller.decider.events import Decided, IntentsChanged, SnapshotArrived, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.decision import Decision
@@ -10,9 +10,7 @@ from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
-from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
-from trimtab_protocol.messages.report import Basis, WorkerState
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
 
 SETTINGS = Settings(
     max_migrations=2, load_distance=5.0, min_interval_s=30.0, smoothing=0.5, min_windows=1, min_gain=0.5
@@ -42,46 +40,19 @@ def execution(owners: dict[KeyGroup, WorkerId] | None, **changes: object) -> Exe
 def window(
     owners: dict[KeyGroup, WorkerId], end_s: float = 1010.0, cpu: float = 0.1, workers: tuple[WorkerId, ...] = (W0, W1)
 ) -> SnapshotArrived:
-    hosts = [HostId(f"h{worker[1:]}") for worker in workers]
-    return SnapshotArrived(
-        snapshot=Snapshot(
-            cluster="c",
-            start_ms=round((end_s - 10.0) * 1000),
-            end_ms=round(end_s * 1000),
-            published_ms=round(end_s * 1000),
-            hosts_seen=len(hosts),
-            hosts_expected=len(hosts),
-            watermark_ms=None,
-            late_rows=0,
-            hosts=tuple(
-                HostWindow(host=host, covered_s=10.0, cpu=2.0, cores=4.0, basis=Basis.CONFIG) for host in hosts
-            ),
-            nodes=tuple(
-                NodeWindow(
-                    worker=worker,
-                    host=host,
-                    app=APP,
-                    state=WorkerState.RUNNING,
-                    capacity=1.0,
-                    covered_s=10.0,
-                    cpu=0.3,
-                    complete=True,
-                    steering=True,
-                )
-                for worker, host in zip(workers, hosts, strict=True)
-            ),
-            key_groups=tuple(
-                KeyGroupWindow(key_group=each, worker=owner, covered_s=10.0, cpu=cpu, tuples_in_s=1.0, state_bytes=1000)
-                for each, owner in owners.items()
-            ),
-        )
-    )
+    rows = [a_load(each, owner, cpu, state_bytes=1000) for each, owner in owners.items()]
+    return SnapshotArrived(snapshot=a_window(end_s, [a_node(worker, capacity=1.0) for worker in workers], rows))
 
 
-def decider(present: Execution, *intents: Intent, acting: bool = True) -> Decider:
-    made = Decider(SETTINGS, NEEDS, present, acting=acting)
+def decider(present: Execution, *intents: Intent, acting: bool = True, **settings: object) -> Decider:
+    made = Decider(SETTINGS, NEEDS, present, acting=acting, **settings)  # type: ignore[arg-type]
     made.on_event(1000.0, IntentsChanged(intents=intents))
     return made
+
+
+def decided(actions: list) -> Decision:
+    """The only decision, whatever else is to be done."""
+    return only([each for each in actions if isinstance(each, Decided)])
 
 
 def only(actions: list) -> Decision:

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from tests.controller.decider.observed_snapshots import APP, kg, node, owned, snapshot
+from tests.controller.decider.decider_situations import APP, kg
+from tests.controller.decider.decider_situations import a_node as node
+from tests.controller.decider.observed_snapshots import owned, snapshot
 from trimtab_controller.decider.events import Decided, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.decision import Planned

@@ -1,7 +1,6 @@
 """Snapshots of an app on two workers, and how they are observed."""
 
-from dataclasses import replace
-
+from tests.controller.decider.decider_situations import APP, W0, W1, a_load, a_node, a_window, kg
 from trimtab_controller.decider.memory.observe import Liveness, observe
 from trimtab_controller.decider.memory.unknown_load import (
     Gaps,
@@ -14,16 +13,9 @@ from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.values.settings import Requirements
 from trimtab_controller.decider.window.view import MeasuredView
 from trimtab_controller.execution.state import placement_of
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import Epoch, WorkerId
 from trimtab_protocol.messages.placement import Placement
-from trimtab_protocol.messages.report import Basis, WorkerState
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
-
-APP, OPERATOR = AppId("app"), OperatorId("sums")
-
-
-W0, W1 = WorkerId("w0"), WorkerId("w1")
-
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
 
 NEEDS = Requirements(min_coverage=0.95, max_age_s=45.0, lost_worker_s=60.0)
 
@@ -31,52 +23,17 @@ NEEDS = Requirements(min_coverage=0.95, max_age_s=45.0, lost_worker_s=60.0)
 END_S = 1010.0
 
 
-def kg(partition: int) -> KeyGroup:
-    return KeyGroup(APP, OPERATOR, partition)
-
-
-def node(worker: WorkerId, **changes: object) -> NodeWindow:
-    row = NodeWindow(
-        worker=worker,
-        host=HostId(f"h{worker[1:]}"),
-        app=APP,
-        state=WorkerState.RUNNING,
-        capacity=0.5,
-        covered_s=10.0,
-        cpu=0.3,
-        complete=True,
-        steering=True,
-    )
-    return replace(row, **changes)  # type: ignore[arg-type]
-
-
 def owned(partition: int, worker: WorkerId, cpu: float | None = 0.1, state_bytes: int | None = 1000) -> KeyGroupWindow:
-    return KeyGroupWindow(
-        key_group=kg(partition), worker=worker, covered_s=10.0, cpu=cpu, tuples_in_s=1.0, state_bytes=state_bytes
-    )
+    return a_load(kg(partition), worker, cpu, state_bytes=state_bytes)
 
 
 def snapshot(nodes: list[NodeWindow], key_groups: list[KeyGroupWindow], **changes: object) -> Snapshot:
-    made = Snapshot(
-        cluster="c",
-        start_ms=1_000_000,
-        end_ms=1_010_000,
-        published_ms=1_010_500,
-        hosts_seen=20,
-        hosts_expected=20,
-        watermark_ms=None,
-        late_rows=0,
-        hosts=tuple(
-            HostWindow(host=host, covered_s=10.0, cpu=2.0, cores=4.0, basis=Basis.CONFIG)
-            for host in sorted({row.host for row in nodes})
-        ),
-        nodes=tuple(nodes),
-        key_groups=tuple(key_groups),
+    return a_window(
+        END_S, nodes, key_groups, **({"hosts_seen": 20, "hosts_expected": 20, "published_ms": 1_010_500} | changes)
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
 
 
-WHOLE = snapshot([node(W0), node(W1)], [owned(0, W0), owned(1, W0), owned(2, W1)])
+WHOLE = snapshot([a_node(W0), a_node(W1)], [owned(0, W0), owned(1, W0), owned(2, W1)])
 
 
 PLACEMENT = placement_of("c", APP, Epoch(1, 1), {kg(0): W0, kg(1): W0, kg(2): W1}, None)

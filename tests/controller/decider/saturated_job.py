@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tests.controller.decider.decider_situations import a_node
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import Basis, WorkerState
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
+from trimtab_protocol.messages.report import Basis
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, PairWindow, Snapshot
 
 APP = AppId("app")
 WINDOW_S = 5.0
@@ -95,16 +96,11 @@ class Job:
                 for worker in workers
             ),
             nodes=tuple(
-                NodeWindow(
-                    worker=worker,
+                a_node(
+                    worker,
                     host=HostId(f"h-{worker}"),
-                    app=APP,
-                    state=WorkerState.RUNNING,
                     capacity=self.capacity,
-                    covered_s=WINDOW_S,
                     cpu=cores[worker],
-                    complete=True,
-                    steering=True,
                     waiting=self.waiting.get(worker),
                 )
                 for worker in workers

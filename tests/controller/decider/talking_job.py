@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tests.controller.decider.decider_situations import a_node
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import Basis, WorkerState
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
+from trimtab_protocol.messages.report import Basis
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, PairWindow, Snapshot
 
 APP, HEAD, TAIL = AppId("app"), OperatorId("head"), OperatorId("tail")
 WINDOW_S = 10.0
@@ -131,20 +132,7 @@ class TalkingJob:
                 HostWindow(host=HostId(f"h-{name}"), covered_s=WINDOW_S, cpu=used[name], cores=4.0, basis=Basis.CONFIG)
                 for name in self.names
             ),
-            nodes=tuple(
-                NodeWindow(
-                    worker=name,
-                    host=HostId(f"h-{name}"),
-                    app=APP,
-                    state=WorkerState.RUNNING,
-                    capacity=1.0,
-                    covered_s=WINDOW_S,
-                    cpu=used[name],
-                    complete=True,
-                    steering=True,
-                )
-                for name in self.names
-            ),
+            nodes=tuple(a_node(name, host=HostId(f"h-{name}"), capacity=1.0, cpu=used[name]) for name in self.names),
             key_groups=tuple(rows),
             pairs=tuple(pairs),
         )

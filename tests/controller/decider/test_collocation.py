@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.decider.decider_situations import W0, W1, a_worker, owned, plannable
 from trimtab_controller.decider.memory.evaluate import LoadHistory, evaluate, follow
 from trimtab_controller.decider.policies.admission import SolveWanted, admit
 from trimtab_controller.decider.policies.instance import question_of
@@ -12,16 +13,14 @@ from trimtab_controller.decider.values.decision import Planned, Skip, describe, 
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.collocation import planned_with, why_not_used
-from trimtab_controller.decider.window.owned import Owned
-from trimtab_controller.decider.window.view import EndCosts, PlannableView, Worker
+from trimtab_controller.decider.window.view import EndCosts, PlannableView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Collocation, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_controller.solver.balance import answer
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
 
 APP = AppId("app")
-W0, W1 = WorkerId("w0"), WorkerId("w1")
 MILP = Settings(method=Method.MILP, load_distance=5.0, min_windows=1, max_migrations=4)
 ALBIC = replace(MILP, method=Method.ALBIC, remote_tuple_cpu_s=5e-4)
 UNMEASURED = replace(ALBIC, remote_tuple_cpu_s=None)
@@ -35,15 +34,9 @@ def kg(operator: str, partition: int) -> KeyGroup:
 def crossed(*, draining: bool = False, load: float = 10.0, rate: float = 100.0) -> PlannableView:
     """Two workers, balanced; each of two sources sends to the sink on the other worker only."""
     owners = {kg("in", 0): W0, kg("in", 1): W1, kg("sums", 0): W1, kg("sums", 1): W0}
-    return PlannableView(
-        app=APP,
-        start_s=0.0,
-        end_s=10.0,
-        workers=tuple(
-            Worker(id=worker, host=HostId(f"h-{worker}"), capacity=1.0, draining=draining and worker == W1)
-            for worker in (W0, W1)
-        ),
-        key_groups=tuple(Owned(key_group=each, owner=owners[each], load=load, state_bytes=9) for each in owners),
+    return plannable(
+        [a_worker(W0, "h-w0"), a_worker(W1, "h-w1", draining=draining)],
+        [owned(each, owner, load, 9) for each, owner in owners.items()],
         flows={(kg("in", 0), kg("sums", 0)): rate, (kg("in", 1), kg("sums", 1)): rate},
     )
 

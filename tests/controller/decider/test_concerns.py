@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.decider_situations import APP, W0, W1, a_load, a_node, a_window, kg
 from trimtab_controller.decider.values.reasons import Concern, ConcernKind
 from trimtab_controller.decider.window.concerns import (
     NO_USE,
@@ -17,47 +17,25 @@ from trimtab_controller.decider.window.concerns import (
 )
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 W2 = WorkerId("w2")
 
 
 def node(worker: WorkerId, cpu: float | None, state: WorkerState = WorkerState.RUNNING) -> NodeWindow:
     """A worker of a quarter of a core."""
-    return NodeWindow(
-        worker=worker,
-        host=HostId("h"),
-        app=APP,
-        state=state,
-        capacity=0.25,
-        covered_s=10.0,
-        cpu=cpu,
-        complete=True,
-        steering=True,
-    )
+    return a_node(worker, host=HostId("h"), capacity=0.25, cpu=cpu, state=state)
 
 
 def window(
     number: int, nodes: tuple[NodeWindow, ...], *key_groups: tuple[WorkerId, float | None, int | None]
 ) -> Snapshot:
     """Key groups with (owner, cores, backlog); each takes 20 inputs per second."""
-    return Snapshot(
-        cluster="c",
-        start_ms=10_000 * number,
-        end_ms=10_000 * (number + 1),
-        published_ms=10_000 * (number + 1),
-        hosts_seen=1,
-        hosts_expected=1,
-        watermark_ms=None,
-        late_rows=0,
-        nodes=nodes,
-        key_groups=tuple(
-            KeyGroupWindow(
-                key_group=kg(place), worker=worker, covered_s=10.0, cpu=cpu, tuples_in_s=20.0, backlog=backlog
-            )
-            for place, (worker, cpu, backlog) in enumerate(key_groups)
-        ),
-    )
+    rows = [
+        a_load(kg(place), worker, cpu, tuples_in_s=20.0, backlog=backlog)
+        for place, (worker, cpu, backlog) in enumerate(key_groups)
+    ]
+    return a_window(10.0 * (number + 1), nodes, rows, hosts=())
 
 
 def after(*snapshots: Snapshot) -> ClusterUse:

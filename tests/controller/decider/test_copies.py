@@ -2,12 +2,13 @@
 
 import pytest
 
+from tests.controller.decider.decider_situations import a_load, a_node, a_window
 from trimtab_controller.decider.window.copies import Held, state_held
 from trimtab_protocol.messages.copies import Copy
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 APP, SUMS = AppId("app"), OperatorId("sums")
 W0, W1, W2 = (WorkerId(f"w{number}") for number in range(3))
@@ -16,10 +17,7 @@ W0, W1, W2 = (WorkerId(f"w{number}") for number in range(3))
 def node(
     worker: WorkerId, *copies: tuple[int, int], app: AppId = APP, state: WorkerState = WorkerState.RUNNING
 ) -> NodeWindow:
-    return NodeWindow(
-        worker=worker, host=HostId(f"h-{worker}"), app=app, state=state, capacity=1.0, covered_s=10.0, cpu=0.1,
-        complete=True, steering=True, copies=tuple(Copy(SUMS, partition, records) for partition, records in copies),
-    )  # fmt: skip
+    return a_node(worker, app=app, state=state, copies=tuple(Copy(SUMS, *each) for each in copies))
 
 
 def key_group(partition: int) -> KeyGroup:
@@ -27,16 +25,8 @@ def key_group(partition: int) -> KeyGroup:
 
 
 def window(*nodes: NodeWindow, written: dict[int, int | None]) -> Snapshot:
-    return Snapshot(
-        cluster="c", start_ms=0, end_ms=10_000, published_ms=10_000, hosts_seen=3, hosts_expected=3, watermark_ms=None,
-        late_rows=0, nodes=nodes,
-        key_groups=[
-            KeyGroupWindow(
-                key_group=key_group(at), worker=W0, covered_s=10.0, cpu=0.1, tuples_in_s=1.0, lag_records=records
-            )
-            for at, records in written.items()
-        ],
-    )  # fmt: skip
+    rows = [a_load(key_group(at), W0, lag_records=records) for at, records in written.items()]
+    return a_window(10.0, nodes, rows)
 
 
 def test_a_copy_lacks_the_share_of_records_that_were_written_since() -> None:

@@ -4,7 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
+from tests.controller.decider.decider_situations import (
+    APP,
+    OPERATOR,
+    W0,
+    W1,
+    a_round,
+    a_worker,
+    kg,
+    owned,
+    plannable,
+    to_w1,
+)
 from tests.controller.decider.deciders import window
 from trimtab_controller.decider.memory.evaluate import Evaluation, evaluate
 from trimtab_controller.decider.memory.memory import WindowResult
@@ -14,8 +25,7 @@ from trimtab_controller.decider.policies.workers import SCALING_PATIENCE_S, drai
 from trimtab_controller.decider.values.decision import Adopted, Scaled, Skip
 from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
 from trimtab_controller.decider.values.settings import Settings
-from trimtab_controller.decider.window.owned import Owned
-from trimtab_controller.decider.window.view import PlannableView, Worker
+from trimtab_controller.decider.window.view import PlannableView
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Method
@@ -31,18 +41,9 @@ STOP = to_w1(CommandKind.STOP)
 
 def view(owners: dict[KeyGroup, WorkerId], start_s: float = 1000.0, load: float = 10.0) -> PlannableView:
     """Two workers of one core; w1 is to be drained."""
-    return PlannableView(
-        app=APP,
-        start_s=start_s,
-        end_s=start_s + 10.0,
-        workers=tuple(
-            Worker(id=worker, host=HostId(f"h{worker[1:]}"), capacity=1.0, draining=worker == W1) for worker in (W0, W1)
-        ),
-        key_groups=tuple(
-            Owned(key_group=each, owner=owner, load=load, state_bytes=1) for each, owner in owners.items()
-        ),
-        flows={},
-    )
+    rows = [owned(each, owner, load) for each, owner in owners.items()]
+    workers = [a_worker(worker, draining=worker == W1) for worker in (W0, W1)]
+    return plannable(workers, rows, start_s=start_s, end_s=start_s + 10.0)
 
 
 EMPTY = view({kg(0): W0, kg(1): W0})

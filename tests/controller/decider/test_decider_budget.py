@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
-from tests.controller.decider.deciders import DRAIN_W1, NEEDS, ON_W0, SETTINGS, answer, execution, only, window
-from trimtab_controller.decider.events import Action, ExecutionChanged, IntentsChanged, Solve
+from tests.controller.decider.deciders import DRAIN_W1, ON_W0, SETTINGS, answer, decider, execution, only, window
+from trimtab_controller.decider.events import Action, ExecutionChanged, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
 from trimtab_controller.decider.values.decision import Decision, Planned, Scaled, Skip
@@ -25,9 +25,7 @@ def deciding(owners: dict[KeyGroup, WorkerId], used_s: float, *intents: Intent) 
     row = Pauses(began_at=PAUSED_AT, ended_at=PAUSED_AT, measured_s=used_s, key_groups=round(used_s))
     present = execution(owners, disruption=Disruption(since=-WINDOW_S, apps={APP: (row,)}))
     budget = PauseBudget(settings=DisruptionSettings(max_paused_s_per_hour=LIMIT_S))
-    made = Decider(SETTINGS, NEEDS, present, acting=True, budget=budget)
-    made.on_event(1000.0, IntentsChanged(intents=intents))
-    return made
+    return decider(present, *intents, budget=budget)
 
 
 def asked(actions: list[Action]) -> Solve:

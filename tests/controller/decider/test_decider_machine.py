@@ -236,10 +236,10 @@ def test_apps_and_workers_that_no_longer_report_are_forgotten() -> None:
         owned = replace(snapshot.key_groups[0], key_group=kg(0)._replace(app=app), worker=worker)
         nodes, key_groups = (*snapshot.nodes, guest), (*snapshot.key_groups, owned)
         made.on_event(end_s + 1.0, SnapshotArrived(snapshot=replace(snapshot, nodes=nodes, key_groups=key_groups)))
-    assert set(made._situation.seen.history) == {APP, *(f"app{number}" for number in range(14, 20))}, (
+    assert set(made._situation.memory.history) == {APP, *(f"app{number}" for number in range(14, 20))}, (
         "of 45 s before the window"
     )
-    assert made._situation.seen.liveness.met == {W0, W1, "x19"}
+    assert made._situation.memory.liveness.met == {W0, W1, "x19"}
 
 
 def test_snapshots_that_stay_away_are_said_once_per_interval() -> None:

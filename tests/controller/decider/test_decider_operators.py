@@ -58,4 +58,4 @@ def test_what_key_groups_did_is_forgotten_with_them() -> None:
     decision = only(made.on_event(1031.0, declared(window(renamed, 1030.0), *[{TOTALS: 3}] * 2)))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.TOO_FEW_WINDOWS
-    assert made._situation.seen.history[APP].windows == 1
+    assert made._situation.memory.history[APP].windows == 1

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.controller.decider.observed_snapshots import W0, W1, kg, look, node, owned, snapshot
+from tests.controller.decider.decider_situations import W0, W1, kg
+from tests.controller.decider.decider_situations import a_node as node
+from tests.controller.decider.observed_snapshots import look, owned, snapshot
 from trimtab_controller.decider.memory.evaluate import NOISE_ERRORS, LoadHistory, evaluate, follow
 from trimtab_controller.decider.policies.instance import instance_of
 from trimtab_controller.decider.values.settings import Settings

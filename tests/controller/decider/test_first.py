@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from tests.controller.decider.decider_situations import a_worker, owned, plannable
 from trimtab_controller.decider.policies.first import (
     WINDOWS,
     FirstPlacements,
@@ -15,11 +16,10 @@ from trimtab_controller.decider.policies.first import (
 from trimtab_controller.decider.values.decision import Adopted, Planned
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.values.settings import First
-from trimtab_controller.decider.window.owned import Owned
-from trimtab_controller.decider.window.view import FixedWorker, PlannableView, Worker
+from trimtab_controller.decider.window.view import FixedWorker, PlannableView
 from trimtab_controller.execution.state import placement_of
 from trimtab_controller.plan import PlanReason
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("pages")
 SOURCE, VIEW, COUNT = (OperatorId(name) for name in ("source", "view", "count"))
@@ -43,19 +43,11 @@ def view(
     }
     forward = {(kg(SOURCE, p), kg(VIEW, p)): 64.0 for p in range(PARTITIONS)}
     keyed = {(kg(VIEW, p), kg(COUNT, q)): 1.0 for p, q in product(range(PARTITIONS), repeat=2)}
-    made = PlannableView(
-        app=APP,
-        start_s=end_s - 10.0,
-        end_s=end_s,
-        workers=tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in WORKERS),
-        key_groups=[
-            Owned(key_group=each, owner=owner, load=1.0, state_bytes=100)
-            for each, owner in sorted((owners or scattered).items())
-        ],
-        flows={**forward, **keyed} if flows else {},
-        fresh=True,
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    workers = [a_worker(name, f"h-{name}") for name in WORKERS]
+    rows = [owned(each, owner, 1.0, 100) for each, owner in sorted((owners or scattered).items())]
+    flowing = {**forward, **keyed} if flows else {}
+    made = {"start_s": end_s - 10.0, "end_s": end_s, "flows": flowing, "fresh": True}
+    return plannable(workers, rows, **(made | changes))
 
 
 def placement(seen: PlannableView):  # type: ignore[no-untyped-def]

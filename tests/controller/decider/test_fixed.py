@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.controller.decider.observed_snapshots import APP, kg, known_gaps, node, owned, snapshot
+from tests.controller.decider.decider_situations import APP, kg
+from tests.controller.decider.decider_situations import a_node as node
+from tests.controller.decider.observed_snapshots import known_gaps, owned, snapshot
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.observe import Liveness, observe

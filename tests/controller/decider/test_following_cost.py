@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.decider_situations import APP, W0, W1, a_node, kg
 from tests.controller.decider.deciders import BALANCED, decider, execution, window
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following
@@ -12,17 +12,13 @@ from trimtab_controller.decider.memory.standbys import LEAST_LOAD, MOST, SAMPLES
 from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_models.standbys.problem import StandbyBudget
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
-from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow
 
 H0 = HostId("h0")
 
 
 def node(worker: WorkerId, following: float | None, *, app: AppId = APP, host: HostId = H0) -> NodeWindow:
-    return NodeWindow(
-        worker=worker, host=host, app=app, state=WorkerState.RUNNING, capacity=1.0, covered_s=10.0, cpu=0.5,
-        complete=True, steering=True, following=following,
-    )  # fmt: skip
+    return a_node(worker, host=host, app=app, following=following)
 
 
 def test_three_windows_are_needed_and_the_median_counts() -> None:

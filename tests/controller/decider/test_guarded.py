@@ -3,7 +3,15 @@
 from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
-from tests.controller.decider.deciders import BALANCED, DRAIN_W1, NEEDS, ON_W0, SETTINGS, execution, only, window
+from tests.controller.decider.deciders import (
+    BALANCED,
+    DRAIN_W1,
+    ON_W0,
+    decider,
+    execution,
+    only,
+    window,
+)
 from trimtab_controller.decider.events import Decided, IntentsChanged, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.decision import Planned, Skip
@@ -27,9 +35,7 @@ SAID = "plan 1.7 was ended by the guard: it suffered"
 
 
 def deciding(stop: GuardStop, owners: dict[KeyGroup, WorkerId], *intents: Intent) -> Decider:
-    made = Decider(SETTINGS, NEEDS, execution(owners, guarded={APP: stop}), acting=True)
-    made.on_event(1000.0, IntentsChanged(intents=intents))
-    return made
+    return decider(execution(owners, guarded={APP: stop}), *intents)
 
 
 def test_what_made_a_worker_fall_behind_goes_back_as_far_as_it_is_still_there() -> None:

@@ -116,7 +116,7 @@ def test_the_decider_forgets_by_itself() -> None:
     over = names(0, 1)
     made = decider(placed(over))
     made.on_event(1011.0, SnapshotArrived(snapshot=running(1010.0, [])))
-    made._situation.seen.kept.unrun[over[0]] -= KEPT_S
+    made._situation.memory.kept.unrun[over[0]] -= KEPT_S
     actions = made.on_event(1021.0, SnapshotArrived(snapshot=running(1020.0, [])))
     first = actions[0]
     assert isinstance(first, Decided)

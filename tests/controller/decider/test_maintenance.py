@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
-from tests.controller.decider.deciders import BALANCED, NEEDS, SETTINGS, execution, only, window
-from trimtab_controller.decider.events import IntentsChanged, Solve
+from tests.controller.decider.deciders import BALANCED, NEEDS, decider, execution, only, window
+from trimtab_controller.decider.events import Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.observe import Liveness, check_cluster, held_apps
 from trimtab_controller.decider.values.decision import MaintenanceEnded, Scaled, Skip
@@ -21,9 +21,7 @@ ON_W0 = {kg(0): W0, kg(1): W0}
 
 
 def deciding(owners: dict = ON_W0, **changes: object) -> Decider:
-    made = Decider(SETTINGS, NEEDS, execution(owners, **changes), acting=True)
-    made.on_event(1000.0, IntentsChanged(intents=(OFF,)))
-    return made
+    return decider(execution(owners, **changes), OFF)
 
 
 def test_the_workers_of_the_host_are_drained() -> None:

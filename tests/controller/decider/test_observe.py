@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.observed_snapshots import APP, W0, W1, WHOLE, kg, look, node, owned, reason_of, snapshot
+from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.decider_situations import a_node as node
+from tests.controller.decider.observed_snapshots import WHOLE, look, owned, reason_of, snapshot
 from trimtab_controller.decider.memory import observe
 from trimtab_controller.decider.memory.observe import Liveness
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason

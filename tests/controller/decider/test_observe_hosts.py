@@ -6,19 +6,9 @@ from types import MappingProxyType
 
 import pytest
 
-from tests.controller.decider.observed_snapshots import (
-    APP,
-    END_S,
-    NEEDS,
-    W0,
-    W1,
-    WHOLE,
-    kg,
-    look,
-    node,
-    owned,
-    snapshot,
-)
+from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.decider_situations import a_node as node
+from tests.controller.decider.observed_snapshots import END_S, NEEDS, WHOLE, look, owned, snapshot
 from trimtab_controller.decider.memory.evaluate import evaluate
 from trimtab_controller.decider.memory.observe import Liveness, check_cluster, held_apps
 from trimtab_controller.decider.values.reasons import SkipReason

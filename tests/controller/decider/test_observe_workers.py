@@ -2,19 +2,9 @@
 
 from dataclasses import replace
 
-from tests.controller.decider.observed_snapshots import (
-    APP,
-    OPERATOR,
-    W0,
-    W1,
-    WHOLE,
-    kg,
-    look,
-    node,
-    owned,
-    reason_of,
-    snapshot,
-)
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, kg
+from tests.controller.decider.decider_situations import a_node as node
+from tests.controller.decider.observed_snapshots import WHOLE, look, owned, reason_of, snapshot
 from trimtab_controller.decider.memory.observe import Liveness
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.window.view import MeasuredView

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
-from tests.controller.decider.deciders import BALANCED, DRAIN_W1, NEEDS, SETTINGS, execution, only, window
-from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
+from tests.controller.decider.deciders import BALANCED, DRAIN_W1, NEEDS, SETTINGS, decided, execution, only, window
+from trimtab_controller.decider.events import ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
 from trimtab_controller.decider.policies.moves import VALID_S, pinned_in
@@ -28,11 +28,6 @@ def deciding(owners: dict = BALANCED, plans: PlanSettings = PlanSettings(), **ch
     made = Decider(SETTINGS, NEEDS, execution(owners, **changes), acting=True, plans=plans)
     made.on_event(1011.0, window(owners))
     return made
-
-
-def decided(actions: list[Action]) -> object:
-    [action] = [each for each in actions if isinstance(each, Decided)]
-    return action.decision
 
 
 def said(decider: Decider, *intents: Intent, now: float = 1012.0) -> object:

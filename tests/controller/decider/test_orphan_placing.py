@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.controller.decider.observed_snapshots import APP, kg
+from tests.controller.decider.decider_situations import APP, a_worker, kg, owned, plannable
 from trimtab_controller.decider.memory.hosts import Host, HostsSeen
 from trimtab_controller.decider.memory.orphans import Orphaned
 from trimtab_controller.decider.policies.orphan_placing import PlacedOrphans, place_orphans
 from trimtab_controller.decider.policies.restores import Restores
 from trimtab_controller.decider.window.copies import Held
-from trimtab_controller.decider.window.owned import Owned, OwnedTable
-from trimtab_controller.decider.window.view import PlannableView, Room, Worker
+from trimtab_controller.decider.window.owned import OwnedTable
+from trimtab_controller.decider.window.view import PlannableView, Room
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import Basis
 from trimtab_protocol.messages.snapshot import HostWindow
@@ -23,28 +23,13 @@ from trimtab_protocol.messages.snapshot import HostWindow
 
 def view(capacities: dict[str, float], owners: dict[int, tuple[str, float]], **changes: object) -> PlannableView:
     """Workers on hosts of their own; `owners` = partition to (owner, load)."""
-    made = PlannableView(
-        app=APP,
-        start_s=0.0,
-        end_s=10.0,
-        workers=tuple(
-            Worker(id=WorkerId(name), host=HostId(f"h-{name}"), capacity=capacity, draining=False)
-            for name, capacity in capacities.items()
-        ),
-        key_groups=[
-            Owned(key_group=kg(place), owner=WorkerId(name), load=load, state_bytes=100)
-            for place, (name, load) in owners.items()
-        ],
-        flows={},
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    workers = [a_worker(name, f"h-{name}", capacity) for name, capacity in capacities.items()]
+    rows = [owned(kg(place), name, load, 100) for place, (name, load) in owners.items()]
+    return plannable(workers, rows, **changes)
 
 
 def orphaned(loads: dict[int, float], state_bytes: int = 100) -> Orphaned:
-    rows = [
-        Owned(key_group=kg(place), owner=WorkerId("gone"), load=load, state_bytes=state_bytes)
-        for place, load in loads.items()
-    ]
+    rows = [owned(kg(place), "gone", load, state_bytes) for place, load in loads.items()]
     return Orphaned(table=OwnedTable.of(APP, rows), owners=(WorkerId("gone"),), inherited={}, state={})
 
 

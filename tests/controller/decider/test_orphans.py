@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import to_w1
+from tests.controller.decider.decider_situations import APP, kg, to_w1
 from tests.controller.decider.lost_worker import (
     CPU,
     OWNERS,
@@ -21,7 +21,6 @@ from tests.controller.decider.lost_worker import (
     stated,
     targets,
 )
-from tests.controller.decider.observed_snapshots import APP, kg
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.decider.decider_situations import APP, kg
+from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.lost_worker import (
     OWNERS,
     W0,
@@ -16,7 +18,6 @@ from tests.controller.decider.lost_worker import (
     seen,
     stated,
 )
-from tests.controller.decider.observed_snapshots import APP, kg, node
 from trimtab_controller.decider.events import Decided, ExecutionChanged
 from trimtab_controller.decider.values.decision import PlanEnded, Planned, Skip
 from trimtab_controller.execution.events import AckSeen, ExecutionLimits, PlanDecided, ScalingWanted, StopWanted

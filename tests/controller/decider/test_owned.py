@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.decider.decider_situations import a_worker, plannable
 from trimtab_controller.decider.memory.evaluate import LoadHistory, evaluate, follow
 from trimtab_controller.decider.window.owned import Owned, OwnedTable
-from trimtab_controller.decider.window.view import PlannableView, Worker
+from trimtab_controller.decider.window.view import PlannableView
 from trimtab_protocol.messages.key_group_table import KeyGroupTable, KeyGroupWindow
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("app")
 WORKERS = tuple(WorkerId(f"w{number}") for number in range(3))
@@ -35,8 +36,7 @@ def some_rows(draw: random.Random) -> list[Owned]:
 
 
 def view_of(rows: list[Owned]) -> PlannableView:
-    workers = tuple(Worker(id=name, host=HostId("h0"), capacity=0.5, draining=False) for name in WORKERS)
-    return PlannableView(app=APP, start_s=0.0, end_s=1.0, workers=workers, key_groups=rows, flows={})
+    return plannable([a_worker(name, "h0", 0.5) for name in WORKERS], rows)
 
 
 def test_a_table_is_a_sequence_of_its_rows() -> None:

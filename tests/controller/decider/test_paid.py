@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
+from tests.controller.decider.decider_situations import W0, W1, a_round, a_worker, kg, owned, plannable
 from trimtab_controller.decider.memory.predictions import measured_moves
-from trimtab_controller.decider.window.owned import Owned
-from trimtab_controller.decider.window.view import PlannableView, Worker
+from trimtab_controller.decider.window.view import PlannableView
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -17,14 +16,8 @@ W2 = WorkerId("w2")
 
 def view(*loads: tuple[WorkerId, float], draining: WorkerId | None = None) -> PlannableView:
     """Key groups 0, 1 and so on, each with its owner and load in percent of a core; workers have a core each."""
-    workers = tuple(
-        Worker(id=worker, host=HostId(f"h{worker[1:]}"), capacity=1.0, draining=worker == draining)
-        for worker in (W0, W1, W2)
-    )
-    rows = tuple(
-        Owned(key_group=kg(at), owner=owner, load=load, state_bytes=0) for at, (owner, load) in enumerate(loads)
-    )
-    return PlannableView(app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={})
+    workers = [a_worker(worker, draining=worker == draining) for worker in (W0, W1, W2)]
+    return plannable(workers, [owned(kg(at), owner, load, 0) for at, (owner, load) in enumerate(loads)])
 
 
 def moved(phase: HandoverPhase = HandoverPhase.DONE, kind: PlanReason | None = PlanReason.LOAD_DISTANCE) -> Round:

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
-from tests.controller.decider.deciders import DRAIN_W1, NEEDS, ON_W0, SETTINGS, answer, execution, only, window
-from trimtab_controller.decider.events import IntentsChanged, Solve
+from tests.controller.decider.deciders import DRAIN_W1, ON_W0, answer, decider, execution, only, window
+from trimtab_controller.decider.events import Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.decision import Skip
 from trimtab_controller.decider.values.plan_settings import CronPeriod, PlanMode, PlanSettings, PlanTimes, read_plans
@@ -23,9 +23,7 @@ OTHER = AppId("other")
 
 
 def deciding(times: PlanTimes, *intents: Intent, owners: dict = ON_W0) -> Decider:
-    made = Decider(SETTINGS, NEEDS, execution(owners), acting=True, plans=PlanSettings(times=times))
-    made.on_event(MONDAY, IntentsChanged(intents=intents))
-    return made
+    return decider(execution(owners), *intents, plans=PlanSettings(times=times))
 
 
 def test_a_duration_counts_from_each_match_over_midnight_too() -> None:

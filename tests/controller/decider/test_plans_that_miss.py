@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_load, a_node, a_round, a_window, kg
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -24,8 +24,8 @@ from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
-from trimtab_protocol.messages.report import Basis, WorkerState
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.report import Basis
+from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
 
 W2 = WorkerId("w2")
 CORES = 0.1
@@ -108,44 +108,19 @@ class Job:
         )
 
     def _snapshot(self, start_s: float) -> Snapshot:
-        workers = list(self.charged)
-        hosts = [HostId(f"h-{worker}") for worker in workers]
-        return Snapshot(
-            cluster="c",
-            start_ms=round(start_s * 1000),
-            end_ms=round(self.now * 1000),
-            published_ms=round(self.now * 1000),
-            hosts_seen=len(hosts),
-            hosts_expected=len(hosts),
-            watermark_ms=None,
-            late_rows=0,
-            hosts=tuple(HostWindow(host=host, covered_s=10.0, cpu=2.0, cores=4.0, basis=Basis.HOST) for host in hosts),
-            nodes=tuple(
-                NodeWindow(
-                    worker=worker,
-                    host=host,
-                    app=APP,
-                    state=WorkerState.RUNNING,
-                    capacity=1.0,
-                    covered_s=10.0,
-                    cpu=self.used.get(worker),
-                    complete=True,
-                    steering=True,
-                    generation=self.generation,
-                )
-                for worker, host in zip(workers, hosts, strict=True)
-            ),
-            key_groups=tuple(
-                KeyGroupWindow(
-                    key_group=each,
-                    worker=owner,
-                    covered_s=10.0,
-                    cpu=self.charged[owner] * self.cores[each],
-                    tuples_in_s=10.0,
-                    state_bytes=1000,
-                )
+        hosts = [HostId(f"h-{worker}") for worker in self.charged]
+        return a_window(
+            self.now,
+            [
+                a_node(worker, host=host, capacity=1.0, cpu=self.used.get(worker), generation=self.generation)
+                for worker, host in zip(self.charged, hosts, strict=True)
+            ],
+            [
+                a_load(each, owner, self.charged[owner] * self.cores[each], tuples_in_s=10.0, state_bytes=1000)
                 for each, owner in self.owners.items()
-            ),
+            ],
+            start_ms=round(start_s * 1000),
+            hosts=tuple(HostWindow(host=host, covered_s=10.0, cpu=2.0, cores=4.0, basis=Basis.HOST) for host in hosts),
         )
 
 

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.decider.decider_situations import APP, W0
+from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.deciders import BALANCED, decider, execution, window
 from tests.controller.decider.hosted_job import Machine
-from tests.controller.decider.observed_snapshots import APP, W0, node, owned, snapshot
+from tests.controller.decider.observed_snapshots import owned, snapshot
 from tests.controller.decider.test_hosts import H0, H1, W1, job, view_of
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.policies.size_facts import helps, restartable, startable, with_gains
@@ -57,7 +59,7 @@ def test_a_worker_adds_what_its_host_has_left_for_it() -> None:
         PoolWorker(worker=WorkerId(f"w{number}"), host=host, capacity=1.0)
         for number, host in ((5, H0), (6, H0), (7, H1), (8, elsewhere))
     ]
-    found = with_gains(pool, view_of(decider), decider._situation.seen.hosts)
+    found = with_gains(pool, view_of(decider), decider._situation.memory.hosts)
     assert [(each.worker, each.gain, helps(each)) for each in found] == [
         ("w7", 1.0, True),
         ("w8", 1.0, True),

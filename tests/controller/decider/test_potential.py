@@ -5,10 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from tests.controller.decider.decider_situations import a_worker, owned, plannable
 from trimtab_controller.decider.policies.smaller import PotentialPlan, can_be_spread, potential_of
-from trimtab_controller.decider.window.owned import Owned
-from trimtab_controller.decider.window.view import EndCosts, PlannableView, Worker
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_controller.decider.window.view import EndCosts, PlannableView
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
 
 APP, HEAD, TAIL = AppId("app"), OperatorId("head"), OperatorId("tail")
 COST = EndCosts(sending=1e-3, receiving=2e-3)
@@ -20,21 +20,9 @@ def kg(operator: OperatorId, partition: int) -> KeyGroup:
 
 def view(owners: dict[KeyGroup, int], flows: dict[tuple[KeyGroup, KeyGroup], float], load: float) -> PlannableView:
     """Each key group asks for `load` percent of a core, what remote tuples cost included."""
-    workers = sorted(set(owners.values()))
-    return PlannableView(
-        app=APP,
-        start_s=0.0,
-        end_s=10.0,
-        workers=tuple(
-            Worker(id=WorkerId(f"w{each}"), host=HostId(f"h{each}"), capacity=1.0, draining=False) for each in workers
-        ),
-        key_groups=[
-            Owned(key_group=each, owner=WorkerId(f"w{owner}"), load=load, state_bytes=1)
-            for each, owner in owners.items()
-        ],
-        flows=flows,
-        remote_costs={HEAD: COST, TAIL: COST},
-    )
+    workers = [a_worker(f"w{each}") for each in sorted(set(owners.values()))]
+    rows = [owned(each, f"w{owner}", load) for each, owner in owners.items()]
+    return plannable(workers, rows, flows=flows, remote_costs={HEAD: COST, TAIL: COST})
 
 
 def apart(pairs: int, load: float = 30.0, rate: float = 50.0) -> PlannableView:

@@ -10,6 +10,7 @@ from tests.controller.decider.deciders import (
     ON_W0,
     SETTINGS,
     answer,
+    decided,
     execution,
     only,
     window,
@@ -70,11 +71,6 @@ def with_proposal(*, rejected: str | None = None, plans: PlanSettings = APPROVE)
 
 def said(decider: Decider, *intents: Intent, now: float = 1012.0) -> list[Action]:
     return decider.on_event(now, IntentsChanged(intents=intents))
-
-
-def decided(actions: list[Action]) -> object:
-    [action] = [each for each in actions if isinstance(each, Decided)]
-    return action.decision
 
 
 def later(owners: dict[KeyGroup, WorkerId], end_s: float = 1020.0, cpu: float = 0.1) -> SnapshotArrived:

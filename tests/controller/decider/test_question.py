@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from tests.controller.decider.decider_situations import a_worker, owned, plannable
 from tests.controller.decider.hosted_job import Ticks
 from trimtab_controller.decider.policies.instance import instance_of, question_of
 from trimtab_controller.decider.values.settings import Settings
@@ -39,11 +40,11 @@ def view_of(seed: int, *, shuffled: bool) -> PlannableView:
     workers = [WorkerId(f"w{place}") for place in range(5)]
     key_groups = [kg(operator, partition) for operator in ("in", "join", "sums") for partition in range(8)]
     rows = [
-        Owned(
-            key_group=each,
-            owner=workers[random.integers(5)],
-            load=float(random.exponential(5.0)),
-            state_bytes=None if random.random() < 0.3 else int(random.integers(0, 1000)),
+        owned(
+            each,
+            workers[random.integers(5)],
+            float(random.exponential(5.0)),
+            None if random.random() < 0.3 else int(random.integers(0, 1000)),
         )
         for each in key_groups
     ]
@@ -56,15 +57,9 @@ def view_of(seed: int, *, shuffled: bool) -> PlannableView:
         (kg("gone", 0), kg("sums", 0)): 1.0,
         (KeyGroup(AppId("other"), OperatorId("in"), 0), kg("sums", 0)): 1.0,
     }
-    return PlannableView(
-        app=APP,
-        start_s=0.0,
-        end_s=10.0,
-        workers=tuple(
-            Worker(id=name, host=HostId("h"), capacity=1.0 + place, draining=place == 3)
-            for place, name in enumerate(reversed(workers))
-        ),
-        key_groups=[rows[place] for place in random.permutation(len(rows))] if shuffled else rows,
+    return plannable(
+        [a_worker(name, "h", 1.0 + place, draining=place == 3) for place, name in enumerate(reversed(workers))],
+        [rows[place] for place in random.permutation(len(rows))] if shuffled else rows,
         flows=flows | elsewhere,
     )
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.controller.decider.decider_situations import a_worker, owned, plannable
 from trimtab_controller.decider.policies.admission import SolveWanted
 from trimtab_controller.decider.policies.restores import Restores, onto_copies, with_restores
 from trimtab_controller.decider.values.decision import Planned, describe
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.copies import Held
-from trimtab_controller.decider.window.owned import Owned
-from trimtab_controller.decider.window.view import PlannableView, Worker
+from trimtab_controller.decider.window.view import PlannableView
 from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
@@ -30,20 +30,12 @@ def view(
     owners: list[int], loads: list[float], *, draining: bool = True, sizes: list[int | None] | None = None
 ) -> PlannableView:
     """Worker 0 is drained, or not."""
-    return PlannableView(
-        app=APP,
-        start_s=0.0,
-        end_s=10.0,
-        workers=tuple(
-            Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=draining and name == WORKERS[0])
-            for name in WORKERS
-        ),
-        key_groups=[
-            Owned(key_group=KeyGroup(APP, OPERATOR, at), owner=WORKERS[owner], load=load, state_bytes=size)
-            for at, (owner, load, size) in enumerate(zip(owners, loads, sizes or [1000] * len(owners), strict=True))
-        ],
-        flows={},
-    )
+    rows = [
+        owned(KeyGroup(APP, OPERATOR, at), WORKERS[owner], load, size)
+        for at, (owner, load, size) in enumerate(zip(owners, loads, sizes or [1000] * len(owners), strict=True))
+    ]
+    workers = [a_worker(name, f"h-{name}", draining=draining and name == WORKERS[0]) for name in WORKERS]
+    return plannable(workers, rows)
 
 
 def wanted(found: PlannableView) -> SolveWanted:

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from tests.controller.decider.observed_snapshots import APP, node, snapshot
+from tests.controller.decider.decider_situations import APP
+from tests.controller.decider.decider_situations import a_node as node
+from tests.controller.decider.observed_snapshots import snapshot
 from trimtab_controller.decider.memory.intents import OperatorIntents
 from trimtab_controller.decider.policies.rolling import draining, restarted, restarts
 from trimtab_controller.decider.values.decision import Restarted

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.decider.decider_situations import a_worker, owned, plannable
 from tests.controller.decider.hosted_job import APP, kg
 from trimtab_controller.decider.memory.evaluate import evaluate
 from trimtab_controller.decider.policies.explain import SLACK_PP, SingleMoves, why_of
@@ -22,17 +23,11 @@ W = [WorkerId(f"w{n}") for n in range(5)]
 def a_view(seed: int, *, drained: int = 0, rooms: dict[HostId, Room] | None = None) -> PlannableView:
     """Five workers on three hosts, 30 key groups."""
     chosen = random.Random(seed)
-    workers = tuple(
-        Worker(id=name, host=HostId(f"h{n // 2}"), capacity=chosen.choice((0.5, 1.0, 2.0)), draining=n < drained)
-        for n, name in enumerate(W)
-    )
-    rows = [
-        Owned(key_group=kg(n), owner=chosen.choice(W), load=chosen.uniform(0.0, 20.0), state_bytes=chosen.randint(1, 9))
-        for n in range(30)
+    workers = [
+        a_worker(name, f"h{n // 2}", chosen.choice((0.5, 1.0, 2.0)), draining=n < drained) for n, name in enumerate(W)
     ]
-    return PlannableView(
-        app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={}, rooms=rooms or {}
-    )
+    rows = [owned(kg(n), chosen.choice(W), chosen.uniform(0.0, 20.0), chosen.randint(1, 9)) for n in range(30)]
+    return plannable(workers, rows, rooms=rooms or {})
 
 
 def moved(view: PlannableView, moves: dict[int, WorkerId]) -> PlannableView:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.decider_situations import APP, W0, W1, a_worker, kg, owned, plannable
 from trimtab_controller.decider.memory.unknown_load import Gaps
 from trimtab_controller.decider.policies.size_facts import SizeFacts, facts_of
 from trimtab_controller.decider.values.reasons import SkipReason
@@ -13,32 +13,16 @@ from trimtab_controller.decider.window.concerns import ClusterUse, WorkerUse
 from trimtab_controller.decider.window.demand import Blocked
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import FixedWorker, PlannableView, Worker
-from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
 
 W2, W3 = WorkerId("w2"), WorkerId("w3")
 
 
-def worker(name: WorkerId, capacity: float = 1.0, *, draining: bool = False) -> Worker:
-    return Worker(id=name, host=HostId(f"h{name[1:]}"), capacity=capacity, draining=draining)
-
-
-def owned(partition: int, owner: WorkerId, load: float) -> Owned:
-    return Owned(key_group=kg(partition), owner=owner, load=load, state_bytes=1000)
-
-
 def view(*fixed: FixedWorker, kept: tuple[Owned, ...] = (), draining: bool = False) -> PlannableView:
-    return PlannableView(
-        app=APP,
-        start_s=1000.0,
-        end_s=1010.0,
-        workers=(worker(W0), worker(W1, 2.0, draining=draining)),
-        key_groups=(owned(0, W0, 60.0), owned(1, W1, 80.0), owned(2, W1, 40.0)),
-        flows={},
-        standbys=1,
-        fixed=fixed,
-        kept=kept,
-    )
+    workers = [a_worker(W0), a_worker(W1, capacity=2.0, draining=draining)]
+    rows = [owned(kg(0), W0, 60.0, 1000), owned(kg(1), W1, 80.0, 1000), owned(kg(2), W1, 40.0, 1000)]
+    return plannable(workers, rows, start_s=1000.0, end_s=1010.0, standbys=1, fixed=fixed, kept=kept)
 
 
 def use(used_pct: float | None = 70.0, **changes: object) -> ClusterUse:
@@ -95,18 +79,18 @@ def test_a_worker_that_is_drained_has_demand_and_no_capacity() -> None:
 
 
 def test_fixed_workers_count_with_their_capacity_and_their_known_demand() -> None:
-    found = facts(view(away(W2, worker(W2, 1.5)), kept=(owned(3, W2, 50.0),)))
+    found = facts(view(away(W2, a_worker(W2, capacity=1.5)), kept=(owned(kg(3), W2, 50.0, 1000),)))
     assert (found.demand, found.capacity, found.unmeasured) == (pytest.approx(2.3), 4.5, ())
     assert [(each.id, each.free, each.removable) for each in found.workers][-1] == (W2, False, False)
 
 
 def test_what_is_unknown_of_the_demand_counts_and_an_unknown_capacity_is_named() -> None:
-    found = facts(view(away(W3, None), kept=(owned(3, W3, math.nan),)), Gaps(stale=1, share=0.1))
+    found = facts(view(away(W3, None), kept=(owned(kg(3), W3, math.nan, 1000),)), Gaps(stale=1, share=0.1))
     assert (found.demand, found.unmeasured) == (pytest.approx(2.0), (W3,))
 
 
 def test_only_free_workers_that_can_be_started_again_are_removable() -> None:
-    found = facts(view(away(W2, worker(W2))), returnable={W1, W2})
+    found = facts(view(away(W2, a_worker(W2))), returnable={W1, W2})
     assert [each.id for each in found.workers if each.removable] == [W1]
 
 

@@ -76,7 +76,7 @@ def test_the_next_round_waits_until_the_last_one_is_named_but_not_for_ever() -> 
     again = only(made.on_event(1011.0 + NAMED_S, asking(window(BALANCED, 1070.0), 1)))
     assert isinstance(again, StandbysPlaced)
     assert (again.rows, again.lacking) == ({kg(1): WARM[kg(1)]}, {kg(1): {HostId("h0"): 1000}})
-    assert made._situation.seen.standbys.promised(1011.0 + NAMED_S) == {HostId("h1"): 1000.0, HostId("h0"): 1000.0}, (
+    assert made._situation.memory.standbys.promised(1011.0 + NAMED_S) == {HostId("h1"): 1000.0, HostId("h0"): 1000.0}, (
         "not twice"
     )
 

@@ -8,35 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.standbys import instance
-from tests.controller.decider.decider_situations import APP, OPERATOR, kg
+from tests.controller.decider.decider_situations import APP, OPERATOR, a_worker, kg, owned, plannable
 from trimtab_agent.engines.faust.group.placing import PlacingReason, place
-from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
+from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following, StandbyRows
 from trimtab_controller.decider.memory.standbys import StandbyRounds
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import FixedWorker, SmoothedView, Worker
 from trimtab_controller.execution.state import placement_of
 from trimtab_models.standbys.problem import StandbyBudget
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 
 PLENTY = StandbyBudget()
 
 
-def worker(name: str, host: str, capacity: float = 1.0, *, draining: bool = False) -> Worker:
-    return Worker(id=WorkerId(name), host=HostId(host), capacity=capacity, draining=draining)
-
-
 def view(
     workers: list[Worker], owners: list[str], loads: list[float] | None = None, size: int | None = 100
 ) -> SmoothedView:
     """Key groups 0, 1, ... at these owners."""
-    rows = [
-        Owned(key_group=kg(at), owner=WorkerId(owner), load=loads[at] if loads else 10.0, state_bytes=size)
-        for at, owner in enumerate(owners)
-    ]
-    return SmoothedView(app=APP, start_s=0.0, end_s=10.0, workers=tuple(workers), key_groups=rows, flows={})
+    rows = (owned(kg(at), owner, loads[at] if loads else 10.0, size) for at, owner in enumerate(owners))
+    return plannable(workers, rows)
 
 
 def placed(seen: SmoothedView, standbys: dict[int, tuple[str, ...]] | None = None) -> Placement:
@@ -49,6 +42,10 @@ def placed(seen: SmoothedView, standbys: dict[int, tuple[str, ...]] | None = Non
     return bare.changed(Epoch(1, 2), rows)
 
 
+def choose_standbys(seen: SmoothedView, placement: Placement | None, wanted: int, budget: StandbyBudget) -> StandbyRows:
+    return Following.of(seen, placement).choose(seen, wanted, budget)
+
+
 def count_missing(seen: SmoothedView, placement: Placement, wanted: int) -> int:
     return Following.of(seen, placement).missing(seen, wanted)
 
@@ -58,7 +55,7 @@ def chosen(found: StandbyRows) -> dict[int, tuple[str, ...]]:
     return {key_group.partition: row[1:] for key_group, row in found.rows.items()}
 
 
-THREE = [worker("a", "h0"), worker("b", "h1"), worker("c", "h2")]
+THREE = [a_worker("a", "h0"), a_worker("b", "h1"), a_worker("c", "h2")]
 
 
 def test_each_key_group_gets_a_standby_and_orphans_are_spread() -> None:
@@ -72,7 +69,7 @@ def test_each_key_group_gets_a_standby_and_orphans_are_spread() -> None:
 
 
 def test_the_worker_with_the_least_load_inherits_most_and_capacity_counts() -> None:
-    seen = view([worker("a", "h0"), worker("b", "h1"), worker("c", "h2", 4.0)], ["a"] * 4 + ["b"], [10.0] * 5)
+    seen = view([a_worker("a", "h0"), a_worker("b", "h1"), a_worker("c", "h2", 4.0)], ["a"] * 4 + ["b"], [10.0] * 5)
     standbys = Counter(row[1] for row in choose_standbys(seen, placed(seen), 1, PLENTY).rows.values())
     assert standbys == {"c": 5}
 
@@ -86,18 +83,18 @@ def test_a_standby_that_fits_stays_and_one_that_is_gone_is_replaced() -> None:
 
 
 def test_a_worker_to_be_drained_stands_by_for_nobody_but_what_it_owns_has_standbys() -> None:
-    seen = view([*THREE[:2], worker("c", "h2", draining=True)], ["a", "c"])
+    seen = view([*THREE[:2], a_worker("c", "h2", draining=True)], ["a", "c"])
     found = choose_standbys(seen, placed(seen, {0: ("c",)}), 1, PLENTY)
     assert chosen(found) == {0: ("b",), 1: ("b",)}
 
 
 def test_other_hosts_come_first_and_without_any_other_workers_do() -> None:
-    two_hosts = [worker("a", "h0"), worker("b", "h0"), worker("c", "h1")]
+    two_hosts = [a_worker("a", "h0"), a_worker("b", "h0"), a_worker("c", "h1")]
     seen = view(two_hosts, ["a", "b", "c"])
     found = choose_standbys(seen, placed(seen, {0: ("b",)}), 2, PLENTY)
     assert chosen(found)[0] == chosen(found)[1] == ("c",), "one other host, one standby"
     assert (len(chosen(found)[2]), found.missing) == (1, 0)
-    one_host = [worker("a", "h0"), worker("b", "h0"), worker("c", "h0")]
+    one_host = [a_worker("a", "h0"), a_worker("b", "h0"), a_worker("c", "h0")]
     seen = view(one_host, ["a", "b", "c"])
     assert chosen(choose_standbys(seen, placed(seen), 2, PLENTY)) == {
         0: ("b", "c"),
@@ -159,7 +156,7 @@ def situations(draw: st.DrawFn) -> tuple[SmoothedView, Placement, int]:
     count = draw(st.integers(1, 6))
     hosts = draw(st.integers(1, count))
     workers = [
-        worker(f"w{at}", f"h{at % hosts}", draw(st.sampled_from([0.5, 1.0])), draining=draw(st.booleans()))
+        a_worker(f"w{at}", f"h{at % hosts}", draw(st.sampled_from([0.5, 1.0])), draining=draw(st.booleans()))
         for at in range(count)
     ]
     names = [each.id for each in workers]
@@ -262,7 +259,7 @@ def test_n_minus_1_is_bound_tightly_where_apps_are_few() -> None:
     """Large key groups: with divisible ones the survivors could be loaded by 2.8 points less."""
     found = instance(4, 80, 5, balanced=True)
     owners = ["abcd"[owner] for owner in found.owner.tolist()]
-    seen = view([*THREE, worker("d", "h3")], owners, found.load.tolist())
+    seen = view([*THREE, a_worker("d", "h3")], owners, found.load.tolist())
     seen = replace(seen, standbys=1)
     rows = chosen(choose_standbys(seen, placed(seen), 1, PLENTY))
     rounds, bounds = StandbyRounds(), []
@@ -313,7 +310,7 @@ def test_a_loss_is_rated_with_the_assumed_loads_of_fixed_workers() -> None:
 
 def test_standbys_are_replaced_around_a_fixed_worker() -> None:
     """All that a owns would be inherited by b, and d could take some; what c owns stays as it is."""
-    four = [*THREE, worker("d", "h3")]
+    four = [*THREE, a_worker("d", "h3")]
     whole = view(four, ["a"] * 4 + ["c"] * 2, [10.0] * 6)
     placement = placed(whole, {**dict.fromkeys(range(4), ("b",)), 4: ("b",), 5: ("b",)})
     seen = replace(around_c(whole), workers=(four[0], four[1], four[3]))

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from tests.controller.decider.observed_snapshots import APP, W0, node, owned, snapshot
+from tests.controller.decider.decider_situations import APP, W0
+from tests.controller.decider.decider_situations import a_node as node
+from tests.controller.decider.observed_snapshots import owned, snapshot
 from trimtab_controller.decider.policies.sizes import KEPT, LONGEST_S, Starts
 from trimtab_controller.execution.state import ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import Command, CommandKind

@@ -9,7 +9,7 @@ from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import NEEDS, SETTINGS, execution, only, window
 from trimtab_controller.decider.events import Decided, ExecutionChanged, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.policies.rolling import Allowed, restarts, waits
+from trimtab_controller.decider.policies.rolling import restarts, waits
 from trimtab_controller.decider.values.decision import Decision, Scaled, Skip, describe, names_of
 from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
 from trimtab_controller.execution.budget import PauseBudget
@@ -174,8 +174,7 @@ def test_it_says_what_it_waits_for(present: Execution, seen: Snapshot, settings:
     decision = decided(made, seen)
     assert not isinstance(decision, Scaled) or decision.kind is CommandKind.START
     [found] = restarts(made.intents, present, seen)
-    allowed = Allowed(plans=made.plans, budget=made.budget)
-    assert waits(1011.0, found, present, made.known, allowed) == why
+    assert waits(1011.0, found, present, made.known, made.plans, made.budget) == why
 
 
 def test_a_failed_stop_is_tried_again_after_a_while() -> None:
@@ -199,6 +198,6 @@ def test_a_host_that_cannot_be_emptied_is_said() -> None:
     made = restarting(after())
     decided(made, seen)
     [found] = restarts(made.intents, after(), seen)
-    told = waits(1011.0, found, after(), made.known, Allowed(plans=made.plans, budget=made.budget))
+    told = waits(1011.0, found, after(), made.known, made.plans, made.budget)
     assert told is not None
     assert told.startswith("w1 cannot be emptied yet: worker_not_running: ")

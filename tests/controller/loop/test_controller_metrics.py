@@ -327,11 +327,10 @@ def test_workers_and_hosts_are_counted_by_level() -> None:
         row.host: Host(id=row.host, window=row, others=0.0, speed=1.0, asked=1.0) for row in (window, full, unknown)
     }
     known = WindowResult(use=use, capacity=replace(NO_CAPACITY, seen=HostsSeen(hosts=hosts)))
-    levels = known.levels
-    assert {name: level.value for name, level in levels.workers.items()} == {
+    assert {name: level.value for name, level in known.worker_levels.items()} == {
         "w0": "light", "w1": "moderate", "w2": "heavy", "w3": "heavy",
     }  # fmt: skip
-    assert {name: level.value for name, level in levels.hosts.items()} == {"h0": "light", "h1": "heavy"}
+    assert {name: level.value for name, level in known.host_levels.items()} == {"h0": "light", "h1": "heavy"}
 
     metrics.observe(known)
     assert served(metrics, "workers_at_level", "hosts_at_level") == {

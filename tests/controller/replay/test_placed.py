@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.observed_snapshots import APP, OPERATOR, W0, W1, WHOLE, kg, node, owned, snapshot
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, kg
+from tests.controller.decider.decider_situations import a_node as node
+from tests.controller.decider.observed_snapshots import WHOLE, owned, snapshot
 from trimtab_controller.replay.placed import evenness_of, placed, recorded_owners
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.report import WorkerState

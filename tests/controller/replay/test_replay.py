@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.observed_snapshots import APP, W0, W1, kg, node, owned, snapshot
+from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.decider_situations import a_node as node
+from tests.controller.decider.observed_snapshots import owned, snapshot
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.replay.alternatives import alternatives
 from trimtab_controller.replay.cluster import Pace

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.observed_snapshots import APP, W0, W1, kg, node
+from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.replay.test_replay import KEY_GROUPS, configured, window
 from trimtab_controller.replay.cluster import Pace
 from trimtab_controller.replay.outcome import Outcome

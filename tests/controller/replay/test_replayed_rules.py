@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.controller.decider.observed_snapshots import W0, W1, kg
+from tests.controller.decider.decider_situations import W0, W1, kg
 from tests.controller.replay.test_replay import OVERLOADED, configured, window
 from trimtab_controller.loop.events.of_status import events_of_status
 from trimtab_controller.replay.cluster import Pace

@@ -11,7 +11,7 @@ from tests.e2e.steering.app_names import note_fault
 from tests.e2e.steering.cluster import Cluster, until, worker
 from tests.e2e.steering.run_setup import CLUSTER
 from tests.e2e.steering.scenarios import begin
-from trimtab_controller.decider.memory.standby_choice import choose_standbys
+from trimtab_controller.decider.memory.standby_choice import Following
 from trimtab_controller.decider.memory.standbys import ROUND
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import PlannableView, Worker
@@ -63,7 +63,7 @@ def name_standbys(cluster: Cluster, wanted: int) -> None:
         flows={},
     )
     present = Placement(cluster=CLUSTER, app=cluster.app, epoch=cluster.epoch, owners=rows)
-    for key_group, row in choose_standbys(view, present, wanted, ROUND).rows.items():
+    for key_group, row in Following.of(view, present).choose(view, wanted, ROUND).rows.items():
         cluster.place([key_group], row)
 
 

@@ -1,15 +1,14 @@
 """What the decider remembers: the result of the last window, and all that lasts longer than one."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from trimtab_controller.decider.memory.absences import AbsenceTracker
 from trimtab_controller.decider.memory.evaluate import Evaluation, Histories
 from trimtab_controller.decider.memory.failures import LeftAlone
 from trimtab_controller.decider.memory.forecasts import ForecastReport
 from trimtab_controller.decider.memory.headroom import NO_CAPACITY, Capacity, capacity_of
-from trimtab_controller.decider.memory.hosts import FullHosts, HostsSeen, HostTracker
+from trimtab_controller.decider.memory.hosts import FullHosts, HostTracker
 from trimtab_controller.decider.memory.intents import in_maintenance
 from trimtab_controller.decider.memory.observe import (
     Liveness,
@@ -49,7 +48,6 @@ from trimtab_controller.decider.window.collocation import (
 from trimtab_controller.decider.window.concerns import (
     NO_USE,
     ClusterUse,
-    WorkerUse,
     concerns_of,
     crash_concerns,
     follow_use,
@@ -70,37 +68,6 @@ from trimtab_protocol.messages.rules import Rule
 from trimtab_protocol.messages.snapshot import Snapshot
 
 NOTHING_SEEN = NotReady(reason=SkipReason.NO_SNAPSHOT, detail="the stream has not published a window")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Levels:
-    """The levels that are known."""
-
-    workers: Mapping[WorkerId, NodeLevel] = field(default_factory=dict)
-    hosts: Mapping[HostId, NodeLevel] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
-        object.__setattr__(self, "hosts", MappingProxyType(dict(self.hosts)))
-
-
-def levels_of(use: ClusterUse, seen: HostsSeen) -> Levels:
-    """How busy all workers and hosts are: light, moderate or heavy, by the resource of which most is used.
-
-    The levels are those of the Elastic Allocator.  A worker has one resource, its CPU: what is asked of it, or what its
-    process uses where that is unknown.  A host has CPU, memory and link, as far as its agent measures them.  A disk is
-    full or not, but never busy.
-    """
-    busy = {worker: _busy_pct(found) for worker, found in use.workers.items()}
-    used = {name: [pct for what, pct in host.used.items() if what != DISK] for name, host in seen.hosts.items()}
-    return Levels(
-        workers={worker: level_of(pct) for worker, pct in busy.items() if pct is not None},
-        hosts={name: level_of(max(found)) for name, found in used.items() if found},
-    )
-
-
-def _busy_pct(use: WorkerUse) -> float | None:
-    return max((pct for pct in (use.used_pct, use.demand_pct) if pct is not None), default=None)
 
 
 @dataclass(slots=True)
@@ -139,9 +106,23 @@ class WindowResult:
     revoked: frozenset[HostId] = frozenset()
 
     @property
-    def levels(self) -> Levels:
-        """How busy workers and hosts are."""
-        return levels_of(self.use, self.capacity.seen)
+    def worker_levels(self) -> dict[WorkerId, NodeLevel]:
+        """How busy workers are, where that is known: light, moderate or heavy, the levels of the Elastic Allocator.
+
+        By their CPU: what is asked of them, or what their process uses where that is more or all that is known.
+        """
+        known = {
+            worker: [pct for pct in (use.used_pct, use.demand_pct) if pct is not None]
+            for worker, use in self.use.workers.items()
+        }
+        return {worker: level_of(max(pcts)) for worker, pcts in known.items() if pcts}
+
+    @property
+    def host_levels(self) -> dict[HostId, NodeLevel]:
+        """How busy hosts are, by the resource of which most is used; a disk is full or not, but never busy."""
+        hosts = self.capacity.seen.hosts.items()
+        known = {name: [pct for what, pct in host.used.items() if what != DISK] for name, host in hosts}
+        return {name: level_of(max(pcts)) for name, pcts in known.items() if pcts}
 
     @property
     def hosts(self) -> frozenset[HostId]:

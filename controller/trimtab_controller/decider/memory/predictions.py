@@ -355,11 +355,6 @@ class PredictionTracker:
         detail = f"{app}: {wanted}, but {misses.detail}; no further plan for balance"
         return Skip(reason=SkipReason.PLANS_MISS, detail=detail, app=app)
 
-    def holds(self, app: AppId) -> bool:
-        """Whether the app gets no plan for balance, because its last plans missed."""
-        misses = self._misses.get(app)
-        return misses is not None and misses.holding
-
     def forgive(self) -> None:
         """Forget all misses, because an operator has resumed."""
         self._misses.clear()

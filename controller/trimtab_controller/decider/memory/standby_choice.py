@@ -93,11 +93,6 @@ class Survival:
         return f"{said}, bound {self.bound_pct:.0f} %"
 
 
-def choose_standbys(view: SmoothedView, placement: Placement | None, wanted: int, budget: StandbyBudget) -> StandbyRows:
-    """The rows that fill the gaps of a placement, as far as budget and workers allow; what may stay stays."""
-    return Following.of(view, placement).choose(view, wanted, budget)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Following:
     """The standbys of a view's key groups in a placement, as numbers of the view's workers; the fixed ones come last.
@@ -139,7 +134,7 @@ class Following:
         removing = np.array([worker.draining or worker.id in idle for worker in workers], np.bool_)
         near_home: NDArray[np.bool_] | None = None
         if placing := [rule for rule in view.rules if rule.places_standbys]:
-            where = Places.of(placing, table, [(each.id, each.host, each.zone) for each in workers])
+            where = Places.of(placing, table, [each.site for each in workers])
             barred = (present != UNPLACED) & ~where.may(np.arange(len(table))[:, None], present)
             present = np.where(barred & ~frozen[:, None], UNPLACED, present)
             near_home = _kept_near(where, workers, owner[table.owner], removing)
@@ -194,16 +189,16 @@ class Following:
 
     def bytes_followed(self, view: SmoothedView) -> dict[WorkerId, float]:
         """Bytes of state that each worker follows."""
-        rows, columns = np.nonzero(self.placed >= 0)
-        state, workers = _whole(view).assumed_state_bytes, view.all_workers
-        sums = np.bincount(self.placed[rows, columns], state[rows], len(workers))
-        return dict(zip((worker.id for worker in workers), sums.tolist(), strict=True))
+        return self._followed(view, _whole(view).assumed_state_bytes)
 
     def load_followed(self, view: SmoothedView) -> dict[WorkerId, float]:
         """Load of the key groups that each worker follows, in percent of a core."""
+        return self._followed(view, np.nan_to_num(_whole(view).load))
+
+    def _followed(self, view: SmoothedView, amount: Floats | Integers) -> dict[WorkerId, float]:
         rows, columns = np.nonzero(self.placed >= 0)
-        load, workers = np.nan_to_num(_whole(view).load), view.all_workers
-        sums = np.bincount(self.placed[rows, columns], load[rows], len(workers))
+        workers = view.all_workers
+        sums = np.bincount(self.placed[rows, columns], amount[rows], len(workers))
         return dict(zip((worker.id for worker in workers), sums.tolist(), strict=True))
 
     def missing(self, view: SmoothedView, wanted: int) -> int:

@@ -5,7 +5,7 @@ plan until there is room.  What an operator asks for is done as a whole, and so 
 loss do not come here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,9 +18,8 @@ from trimtab_controller.decider.window.collocation import may_gain
 from trimtab_controller.decider.window.placing import names
 from trimtab_controller.decider.window.view import AppView, PlannableView
 from trimtab_controller.execution.budget import BudgetUse
-from trimtab_controller.execution.state import Execution, ScalingPhase
+from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import PlanReason
-from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.wording import counted, first_few
 
 
@@ -62,31 +61,6 @@ def held(use: BudgetUse, wanted: str, key_groups: int = 1) -> Skip:
     """The decision to wait for room in the budget."""
     detail = f"{use.app}: {wanted}, but the disruption budget is used up: {use.text}; {use.room_text(key_groups)}"
     return Skip(reason=SkipReason.DISRUPTION_BUDGET, detail=detail, app=use.app)
-
-
-def admit_cluster(*, paused: str | None, held: str | None = None) -> Skip | None:
-    """The reason to do nothing in the whole cluster, if there is one; checked before anything is computed."""
-    if held is not None:
-        return Skip(reason=SkipReason.JOURNAL, detail=f"on hold: {held}")
-    if paused is not None:
-        return Skip(reason=SkipReason.PAUSED, detail=paused)
-    return None
-
-
-def admit_app(app: AppId, execution: Execution, may_run: Callable[[WorkerId, AppId], bool]) -> Skip | None:
-    """The reason to do nothing about an app while its plan, or a stop or start of a worker of it, is in flight.
-
-    `may_run` = whether a worker may be one of the app's.
-    """
-    if not execution.busy(app):
-        sent = (each for each in execution.scalings_of(app, may_run) if each.phase is ScalingPhase.SENT)
-        command = next((each.command for each in sent), None)
-        if command is None:
-            return None
-        detail = f"{app}: waiting for the {command.kind} of {command.worker}"
-        return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=detail, app=app)
-    detail = f"{app}: plan {execution.rounds[app].plan} is in flight"
-    return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=detail, app=app)
 
 
 def admit(
@@ -131,8 +105,7 @@ def admit(
 def broken(view: PlannableView, misplaced: Sequence[int]) -> str:
     """Which key groups are where a rule does not want them."""
     row = view.owned[misplaced[0]]
-    owner = next(place for place, worker in enumerate(view.workers) if worker.id == row.owner)
-    by = names(view.places.barred(misplaced[0], owner))
+    by = names(view.places.barred(misplaced[0], view.numbers[row.owner]))
     return f"{len(misplaced)} key groups may not be where they are, such as {row.key_group} on {row.owner} by {by}"
 
 

@@ -50,13 +50,11 @@ class SingleMoves:
         self._view = view
         self._moved = dict(moves or {})
         table = view.owned
-        self._places = {worker.id: place for place, worker in enumerate(view.workers)}
-        of_owner = np.array([self._places[name] for name in table.workers], np.int64)
-        self.owner: Integers = of_owner[table.owner] if len(table) else np.zeros(0, np.int64)
+        self.owner = view.owner_numbers.copy()
         for row, target in self._moved.items():
-            self.owner[row] = self._places[target]
+            self.owner[row] = view.numbers[target]
         self._capacity = np.array([worker.capacity for worker in view.workers])
-        self.kept = np.array([not worker.draining for worker in view.workers], np.bool_)
+        self.kept = view.staying
         self._load = table.load
         self._sums: Floats = np.bincount(self.owner, table.load, len(view.workers)).astype(np.float64)
         counted = self._capacity[self.kept] if self.kept.any() else self._capacity
@@ -67,7 +65,7 @@ class SingleMoves:
     @property
     def loads(self) -> dict[WorkerId, float]:
         """The load of each worker, in percent of its capacity."""
-        return dict(zip(self._places, (self._sums / self._capacity).tolist(), strict=True))
+        return dict(zip(self._view.numbers, (self._sums / self._capacity).tolist(), strict=True))
 
     @property
     def load_distance(self) -> float | None:
@@ -249,12 +247,11 @@ def _with_savings(
     """The loads after the moves, with what tuples that become local save, and those that become remote cost."""
     if not view.remote_costs or not view.flows:
         return loads
-    table, workers = view.owned, [worker.id for worker in view.workers]
-    owners = np.array([workers.index(name) for name in table.workers])[table.owner]
+    table, owners = view.owned, view.owner_numbers.copy()
     for row, target in moves.items():
-        owners[row] = workers.index(target)
-    moved = replace(table, workers=tuple(workers), owner=owners)
-    more = np.bincount(owners, loads_foreseen(view, moved) - table.load, len(workers))
+        owners[row] = view.numbers[target]
+    moved = replace(table, workers=tuple(view.numbers), owner=owners)
+    more = np.bincount(owners, loads_foreseen(view, moved) - table.load, len(view.workers))
     return {
         worker.id: loads[worker.id] + float(change) / worker.capacity
         for worker, change in zip(view.workers, more, strict=True)
@@ -279,6 +276,15 @@ def _for_balance(
     return MoveReason.UNDER_MEAN if loads[target] < mean - CLEARLY_PP else MoveReason.MAKES_ROOM
 
 
+def moves_of(view: PlannableView, moves: Mapping[int, WorkerId]) -> tuple[Move, ...]:
+    """The moves of these key groups (row of the view -> target)."""
+    rows = ((view.owned[row], target) for row, target in moves.items())
+    return tuple(
+        Move(key_group=row.key_group, source=row.owner, target=target, state_bytes=row.state_bytes)
+        for row, target in rows
+    )
+
+
 def plan_for(
     view: PlannableView, moves: Mapping[int, WorkerId], filled: Sequence[Filled], reason: PlanReason, detail: str
 ) -> Plan:
@@ -286,20 +292,11 @@ def plan_for(
 
     Nobody has sought a better one, so its bound is 0.
     """
-    table = view.owned
     return Plan(
         app=view.app,
         reason=reason,
         detail=detail,
-        moves=tuple(
-            Move(
-                key_group=table[row].key_group,
-                source=table[row].owner,
-                target=target,
-                state_bytes=table[row].state_bytes,
-            )
-            for row, target in moves.items()
-        ),
+        moves=moves_of(view, moves),
         hosts=view.hosts,
         before=SingleMoves(view).load_distance or 0.0,
         planned=SingleMoves(view, moves, filled).load_distance or 0.0,

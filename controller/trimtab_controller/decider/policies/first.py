@@ -18,15 +18,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab_controller.decider.memory.evaluate import evaluate
-from trimtab_controller.decider.policies.explain import why_of
+from trimtab_controller.decider.policies.explain import plan_for
 from trimtab_controller.decider.values.decision import Adopted, Planned
 from trimtab_controller.decider.values.reasons import NotReady
 from trimtab_controller.decider.values.settings import First
 from trimtab_controller.decider.window.resources import filled_by
 from trimtab_controller.decider.window.view import AppView, PlannableView, SmoothedView, Worker
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.plan import PlanReason
 from trimtab_models.instances.topology import Edge, ParallelOperator, Slot, Topology, topological_order
 from trimtab_models.placement import PlacementParams, PlacementResult, Scheduler, job_of, solve
 from trimtab_models.solving import Never
@@ -153,7 +152,7 @@ def within_rules(view: SmoothedView, placed: Owners) -> Owners:
     if not view.rules:
         return placed
     table, where = view.owned, view.places
-    workers = {worker.id: place for place, worker in enumerate(view.workers)}
+    workers = view.numbers
     capacity = np.array([worker.capacity for worker in view.workers])
     rows = dict(zip(table.owners, range(len(table)), strict=True))
     found = {each: table[rows[each]].owner if where.frozen[rows[each]] else owner for each, owner in placed.items()}
@@ -254,30 +253,11 @@ def _placed(view: SmoothedView, found: list[PlacementCandidate], first: First) -
         detail = f"{detail}, but {best.moves} moves are more than the {MAX_MOVING} of a plan, so it stays as started"
     if not 0 < best.moves <= MAX_MOVING:
         return Adopted(app=view.app, owners=view.placed, detail=detail)
-    after = view.owned
-    owner = [best.owners[after[place].key_group] for place in range(len(after))]
-    moved = replace(view, key_groups=[replace(row, owner=name) for row, name in zip(after, owner, strict=True)])
-    planned = evaluate(moved).load_distance or 0.0
-    moves = {place: name for place, name in enumerate(owner) if after[place].owner != name}
-    plannable = PlannableView.of(view)
-    return Planned(
-        plan=Plan(
-            app=view.app,
-            reason=PlanReason.FIRST,
-            detail=detail,
-            moves=tuple(
-                Move(key_group=row.key_group, source=row.owner, target=target, state_bytes=row.state_bytes)
-                for row, target in zip(after, owner, strict=True)
-                if row.owner != target
-            ),
-            hosts=view.hosts,
-            before=evaluate(view).load_distance or 0.0,
-            planned=planned,
-            lower_bound=0.0,
-            status="feasible",
-            why=why_of(plannable, moves, PlanReason.FIRST, filled_by(plannable, moves)),
-        )
-    )
+    table, plannable = view.owned, PlannableView.of(view)
+    targets = enumerate(best.owners[table[place].key_group] for place in range(len(table)))
+    moves = {place: target for place, target in targets if table[place].owner != target}
+    filled = filled_by(plannable, moves)
+    return Planned(plan=plan_for(plannable, moves, filled, PlanReason.FIRST, detail))
 
 
 def drift(view: AppView, placement: Placement | None) -> Adopted | None:

@@ -40,13 +40,12 @@ def question_of(view: PlannableView, settings: Settings, time_limit_s: float) ->
     """The question to the solver; key groups and workers are numbered as in the view."""
     view = with_stated_costs(settings, view)
     table, albic = view.owned, planned_with(settings, view) is Method.ALBIC
-    places = {worker.id: place for place, worker in enumerate(view.workers)}
     return Question(
         load=table.load,
         state_bytes=table.assumed_state_bytes,
         traffic=_traffic(view),
         operator=table.operator.astype(np.int32),
-        owner=np.array([places[name] for name in table.workers], np.int32)[table.owner],
+        owner=view.owner_numbers.astype(np.int32),
         capacity=np.array([worker.capacity for worker in view.workers], np.float64),
         draining=np.array([worker.draining for worker in view.workers], np.bool_),
         flows=_flows(view) if albic else None,

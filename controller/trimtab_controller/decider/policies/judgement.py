@@ -1,11 +1,11 @@
 """Whether an answer of the solver is worth carrying out.  Pure functions."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.policies.admission import SolveWanted
-from trimtab_controller.decider.policies.explain import why_of
+from trimtab_controller.decider.policies.explain import moves_of, why_of
 from trimtab_controller.decider.policies.restores import onto_copies, what_restores, with_restores
 from trimtab_controller.decider.values.decision import Decision, Planned, Skip, collocation_of, method_of, not_ready
 from trimtab_controller.decider.values.reasons import OF_BALANCE, NotReady, SkipReason
@@ -13,13 +13,12 @@ from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.collocation import pays_back
 from trimtab_controller.decider.window.copies import state_held
 from trimtab_controller.decider.window.fixed import refusal
-from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.resources import bottleneck_in, filled_by
 from trimtab_controller.decider.window.rules import broken_by
 from trimtab_controller.decider.window.view import AppView, PlannableView
 from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.plan import Plan, PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.wording import first_few
@@ -70,10 +69,7 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
             app=wanted.view.app,
             reason=kind,
             detail=detail + full,
-            moves=tuple(
-                Move(key_group=row.key_group, source=row.owner, target=target, state_bytes=row.state_bytes)
-                for row, target in _named(wanted.view, answer.moves)
-            ),
+            moves=moves_of(wanted.view, moves),
             hosts=wanted.view.hosts,
             before=answer.before,
             planned=answer.load_distance,
@@ -98,12 +94,6 @@ def _moves_what_must(wanted: SolveWanted, answer: Answer) -> bool:
 def _saves_enough(answer: Answer, settings: Settings) -> bool:
     found = answer.collocation
     return found is not None and found.gain_pp >= settings.min_collocation_gain and found.saved_pp >= settings.min_gain
-
-
-def _named(view: PlannableView, moves: Iterable[tuple[int, int]]) -> Iterator[tuple[Owned, WorkerId]]:
-    """The key groups that move, with their targets."""
-    for key_group, target in moves:
-        yield view.owned[key_group], view.workers[target].id
 
 
 def judge_now(

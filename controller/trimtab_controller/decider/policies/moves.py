@@ -84,9 +84,8 @@ def possible(
     """
     against: dict[str, list[KeyGroup]] = {}
     found: dict[int, RequestedMove] = {}
-    numbers = {worker.id: number for number, worker in enumerate(view.workers)}
     for each, place, why in _checked(view, moves):
-        if why is None and place >= 0 and view.rules and (by := view.places.against(place, numbers[each.worker])):
+        if why is None and place >= 0 and view.rules and (by := view.places.against(place, view.numbers[each.worker])):
             why = f"not to {each.worker} by {names(by)}"
         if why is not None:
             against.setdefault(why, []).append(each.key_group)

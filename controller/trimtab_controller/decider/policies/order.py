@@ -19,8 +19,6 @@ from trimtab_controller.decider.memory.memory import Memory, WindowResult
 from trimtab_controller.decider.policies.admission import (
     SolveWanted,
     admit,
-    admit_app,
-    admit_cluster,
     as_a_whole,
     within,
 )
@@ -31,7 +29,7 @@ from trimtab_controller.decider.policies.moves import backs_off, guard_concerns,
 from trimtab_controller.decider.policies.next_owners import next_owners
 from trimtab_controller.decider.policies.proposals import as_mode_says, shown_only, wanted_by_operators
 from trimtab_controller.decider.policies.restores import with_restores
-from trimtab_controller.decider.policies.rolling import Allowed, draining, to_stop_undrained
+from trimtab_controller.decider.policies.rolling import draining, to_stop_undrained
 from trimtab_controller.decider.policies.size_facts import startable
 from trimtab_controller.decider.policies.sizes import SizeRounds
 from trimtab_controller.decider.policies.standbys import place, with_adopted, with_plan
@@ -57,7 +55,7 @@ from trimtab_controller.decider.window.rules import later, with_priorities
 from trimtab_controller.decider.window.view import PlannableView, RestoreCost, SmoothedView
 from trimtab_controller.execution.budget import BudgetUse, PauseBudget
 from trimtab_controller.execution.restore_costs import LearnedRestores
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.state import Execution, ScalingPhase
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
@@ -74,14 +72,14 @@ Found = TypeVar("Found")
 class Situation:
     """The present one: events change it.
 
-    `acting`: decisions are carried out, unless `held` says why the journal cannot be trusted.  `execution` = the state
-    as last published.  `learned` = what restores cost.
+    `acting`: decisions are carried out, unless `held` says why the journal cannot be trusted.  `sizes` = what should
+    become of the number of workers; `execution` = the state as last published; `learned` = what restores cost.
     """
 
     settings: Settings
     plans: PlanSettings
     acting: bool
-    seen: Memory
+    memory: Memory
     sizes: SizeRounds
     budget: PauseBudget
     execution: Execution
@@ -92,7 +90,7 @@ class Situation:
     @property
     def known(self) -> WindowResult:
         """What the last snapshot showed."""
-        return self.seen.known
+        return self.memory.known
 
     @property
     def acts(self) -> bool:
@@ -111,11 +109,20 @@ class Situation:
 
     def admit_cluster(self) -> Skip | None:
         """Why nothing is planned for any app; None if something may be."""
-        return admit_cluster(paused=self.paused, held=self.held)
+        if self.held is not None:
+            return Skip(reason=SkipReason.JOURNAL, detail=f"on hold: {self.held}")
+        return None if self.paused is None else Skip(reason=SkipReason.PAUSED, detail=self.paused)
 
     def admit_app(self, app: AppId) -> Skip | None:
-        """Why nothing is planned for an app whose last change is still in flight; None if something may be."""
-        return admit_app(app, self.execution, self.seen.liveness.may_run)
+        """Why nothing is planned for an app while its plan, or a stop or start of a worker of it, is in flight."""
+        if self.execution.busy(app):
+            detail = f"{app}: plan {self.execution.rounds[app].plan} is in flight"
+            return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=detail, app=app)
+        for scaling in self.execution.scalings_of(app, self.memory.liveness.may_run):
+            if scaling.phase is ScalingPhase.SENT:
+                detail = f"{app}: waiting for the {scaling.command.kind} of {scaling.command.worker}"
+                return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=detail, app=app)
+        return None
 
     def is_only_told(self, app: AppId) -> bool:
         """Whether decisions about the app are told and not carried out, although those about others are."""
@@ -240,13 +247,13 @@ class Policies:
         sizes, execution, snapshot = present.sizes, present.execution, known.snapshot
         assert snapshot is not None
         known.pool = startable(snapshot, draining - execution.leaving)
-        sizes.observe(known, present.seen.hosts, execution, intents, self._turns.in_vain)
+        sizes.observe(known, present.memory.hosts, execution, intents, self._turns.in_vain)
         sizes.held = held_changes(now, present.budget, execution, sizes.verdicts)
         known.sizes, known.forecasts = sizes.reported, sizes.forecasts.report()
         known.concerns = (
             *known.concerns,
             *drain_concerns(execution, snapshot, draining, intents),
-            *guard_concerns(now, present.seen.unforgiven(execution)),
+            *guard_concerns(now, present.memory.unforgiven(execution)),
             *sizes.concerns,
             *budget_concerns(now, present.budget, execution, known.views, draining),
         )
@@ -272,7 +279,7 @@ class Policies:
             present.sizes.accepted(decision)
         if isinstance(decision, Forgotten) and decision.app is not None and decision.worker is None:
             present.sizes.forecasts.forget(decision.app)
-        present.seen.accepted(now, decision, present.execution)
+        present.memory.accepted(now, decision, present.execution)
 
     # --- of the cluster -------------------------------------------------------------------------------------------
 
@@ -290,9 +297,9 @@ class Policies:
         present = self.situation
         if present.paused is not None or present.known.not_ready is not None:
             return None
-        promised = present.seen.standbys.promised(now)
+        promised = present.memory.standbys.promised(now)
         band = present.settings.load_distance
-        return next_owners(present.seen.orphans, present.execution, present.learned, promised, band)
+        return next_owners(present.memory.orphans, present.execution, present.learned, promised, band)
 
     def answer_operators(self, now: float) -> Decision | None:
         """Answers to operators that need no plan."""
@@ -313,11 +320,7 @@ class Policies:
             present.sizes.correct(present.execution, present.operators.in_force, present.known)
             or self.start_again(now)
             or to_stop_undrained(
-                now,
-                present.operators.in_force,
-                present.execution,
-                present.known,
-                Allowed(plans=present.plans, budget=present.budget),
+                now, present.operators.in_force, present.execution, present.known, present.plans, present.budget
             )
         )
 
@@ -346,13 +349,13 @@ class Policies:
             return busy
         if isinstance(view := present.known.views[turn.app], NotReady):
             return not_ready(view)
-        early = present.seen.too_early(view, present.execution)
+        early = present.memory.too_early(view, present.execution)
         return None if early is None else not_ready(early)
 
     def load_plan(self, turn: AppTurn) -> Decision | SolveWanted:
         """The question to the solver where a drain, a rule, the load or collocation asks for moves, or a trial."""
         present, now, app, view = self.situation, turn.now, turn.app, turn.to_plan
-        evaluation, windows = present.known.evaluations[app], present.seen.history[app].windows
+        evaluation, windows = present.known.evaluations[app], present.memory.history[app].windows
         found = admit(now, view, evaluation, present.execution, present.settings, windows=windows)
         if isinstance(found, Skip):
             trial = self._trial(now, view, found)
@@ -366,18 +369,18 @@ class Policies:
 
         `wishes` = intents that are not in force yet: an operator may move more key groups at once than a plan.
         """
-        present, seen = self.situation, self.situation.seen
+        present, memory = self.situation, self.situation.memory
         execution, learned = present.execution, present.learned
-        view = with_arrivals(view, execution.in_flight, present.known.views, seen.standbys.promised(now))
+        view = with_arrivals(view, execution.in_flight, present.known.views, memory.standbys.promised(now))
         intents = (*present.operators.in_force, *wishes)
         wished = (len(each.moves) for each in intents if isinstance(each, MoveKeyGroups) and each.app == view.app)
         most = max(present.settings.max_migrations, *wished, 0)
         found = PlannableView.of(
             view,
-            copies=seen.standbys.copies(view, execution.placements.get(view.app), present.known.snapshot, most),
+            copies=memory.standbys.copies(view, execution.placements.get(view.app), present.known.snapshot, most),
             restore=RestoreCost(unit_s=learned.unit_s, bytes_s=learned.bytes_per_s),
         )
-        pinned = pinned_in(now, found, execution.hand_moved) | seen.left_alone.pinned(now, view.app)
+        pinned = pinned_in(now, found, execution.hand_moved) | memory.left_alone.pinned(now, view.app)
         found = replace(found, pinned=pinned)
         # Where those of the highest priority could not leave in the last round, others may go before them.
         waiting = () if view.app in self._turns.in_vain else later(found, present.settings.max_migrations)
@@ -395,19 +398,19 @@ class Policies:
     def note(self, now: float, view: SmoothedView | NotReady) -> str:
         """What to add to decisions about the balance of an app: which key groups stay, and which method is not used."""
         present = self.situation
-        left_alone = present.seen.left_alone.describe(now, view.app) if view.app is not None else ""
+        left_alone = present.memory.left_alone.describe(now, view.app) if view.app is not None else ""
         return "; ".join(filter(None, (why_not_used(present.settings, view), left_alone)))
 
     def place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place in the first app that lacks some; asked only when there is nothing else to do."""
         present = self.situation
         views = {app: view for app, view in present.known.views.items() if self._may_get_standbys(app, view)}
-        return place(present.seen.standbys, now, views, present.execution.placements)
+        return place(present.memory.standbys, now, views, present.execution.placements)
 
     def _may_get_standbys(self, app: AppId, view: SmoothedView | NotReady) -> bool:
         """Whether the placement of an app has been compared with this view, so that its rows name the same owners."""
         present = self.situation
-        early = isinstance(view, SmoothedView) and present.seen.too_early(view, present.execution) is not None
+        early = isinstance(view, SmoothedView) and present.memory.too_early(view, present.execution) is not None
         return not present.is_only_told(app) and present.admit_app(app) is None and not early
 
     # --- decisions that need no solver ----------------------------------------------------------------------------
@@ -441,11 +444,11 @@ class Policies:
             return as_mode_says(now, self._with_restores(whole), present.plans)
         if placed is None or not present.is_only_told(view.app):
             if placed is not None and placement is None:
-                why = present.seen.kept.refusal(view, present.execution.placements)
+                why = present.memory.kept.refusal(view, present.execution.placements)
                 if why is not None:
                     detail = f"{view.app} gets no first placement now: {why}"
                     return Skip(reason=SkipReason.TOO_MANY_APPS, detail=detail, app=view.app)
-            return placed and with_adopted(present.seen.standbys, now, view, placement, placed)
+            return placed and with_adopted(present.memory.standbys, now, view, placement, placed)
         return placed if placement is not None else shown_only(view.app, placed.detail)
 
     def plans_of_operators(self, turn: AppTurn) -> Decision | None:
@@ -479,20 +482,18 @@ class Policies:
 
     def _hold(self, now: float, wanted: SolveWanted) -> Skip | None:
         """The reason to make no plan for balance: the guard, or the last plans missed.  Drains continue."""
-        if wanted.must_move:
-            return None
-        seen, app = self.situation.seen, wanted.view.app
-        stop = seen.unforgiven(self.situation.execution).get(app)
-        return backs_off(now, stop) or seen.predictions.hold(app, wanted.detail)
+        return None if wanted.must_move else self._holds(now, wanted.view.app, wanted.detail)
+
+    def _holds(self, now: float, app: AppId, wanted: str) -> Skip | None:
+        memory = self.situation.memory
+        stop = memory.unforgiven(self.situation.execution).get(app)
+        return backs_off(now, stop) or memory.predictions.hold(app, wanted)
 
     def _trial(self, now: float, view: PlannableView, idle: Skip) -> Planned | None:
         """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""
         present, app = self.situation, view.app
         newest, together = present.known.views.get(app), present.known.together.get(app)
-        held = present.seen.predictions.holds(app) or backs_off(
-            now, present.seen.unforgiven(present.execution).get(app)
-        )
-        if together is None or not isinstance(newest, SmoothedView) or held:
+        if together is None or not isinstance(newest, SmoothedView) or self._holds(now, app, "a trial"):
             return None
         found = trial_in(now, view, together.fits, present.execution, present.settings, idle)
         if found is None or still_free(found, newest, present.draining) is not None:
@@ -527,7 +528,7 @@ class Policies:
         present = self.situation
         planned = replace(planned, plan=with_priorities(view, planned.plan))
         placement = present.execution.placements.get(view.app)
-        return with_plan(present.seen.standbys, now, view, placement, planned)
+        return with_plan(present.memory.standbys, now, view, placement, planned)
 
 
 def _is_first(decision: Planned | Proposed) -> bool:

@@ -186,12 +186,12 @@ def place_orphans(
         return None
     table = _first(view, orphaned.table)
     state = table.assumed_state_bytes.astype(np.float64)
-    memory = _memory(view, workers, orphaned)
+    memory, held = _memory(view, workers, orphaned)
     with np.errstate(divide="ignore"):
         link = np.array([_link_bytes_s(hosts, worker) for worker in workers])
         per_capacity = [1.0 / worker.capacity for worker in workers]
-        per_unit = np.array([per_capacity, FULL_PCT / memory.room, HEAVY_FROM / _disk(view, workers), FULL_PCT / link])
-    used = [_asked(view, workers, orphaned, asked_pct), FULL_PCT * memory.share, np.zeros(len(workers))]
+        per_unit = np.array([per_capacity, FULL_PCT / memory, HEAVY_FROM / _disk(view, workers), FULL_PCT / link])
+    used = [_asked(view, workers, orphaned, asked_pct), FULL_PCT * held, np.zeros(len(workers))]
     demands = ResourceDemands(
         used=np.array([*used, [_link_pct(hosts, worker) for worker in workers]]),
         demand=np.vstack((table.load, state, state, table.assumed_traffic.max(axis=0))),
@@ -200,7 +200,7 @@ def place_orphans(
         spared=_on_disk(table, workers, restores) if per_unit[DISK_ROW].any() else None,
     )
     if view.rules:
-        demands = _ruled(demands, Places.of(view.rules, table, [(each.id, each.host, each.zone) for each in workers]))
+        demands = _ruled(demands, Places.of(view.rules, table, [each.site for each in workers]))
     matched = match(demands, threshold=HEAVY_FROM, operations=operations, stop=Never())
     node = matched.node.copy()
     given = np.flatnonzero(node != NOWHERE)
@@ -309,15 +309,8 @@ def _on_disk(table: OwnedTable, workers: list[Worker], restores: Restores | None
     return Spared.of(rows, nodes, amount, (len(table), len(workers)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Memory:
-    """`room` (N,) bytes of state that fit on each worker's host, shared by its workers; `share` (N,) used of it."""
-
-    room: Floats
-    share: Floats
-
-
-def _memory(view: SmoothedView, workers: list[Worker], orphaned: Orphaned) -> _Memory:
+def _memory(view: SmoothedView, workers: list[Worker], orphaned: Orphaned) -> tuple[Floats, Floats]:
+    """(N,) bytes of state that fit on each worker's host, shared by its workers; and the share (N,) used of it."""
     on_host = Counter(worker.host for worker in view.workers)
     owned = view.owned
     held = sums_of_workers(owned, [owned.assumed_state_bytes])
@@ -329,4 +322,4 @@ def _memory(view: SmoothedView, workers: list[Worker], orphaned: Orphaned) -> _M
     rooms = [view.rooms[worker.host].memory if worker.host in view.rooms else np.inf for worker in workers]
     room = np.array([max(1.0, each / on_host[worker.host]) for each, worker in zip(rooms, workers, strict=True)])
     used = np.array([of_host[worker.host] / on_host[worker.host] for worker in workers])
-    return _Memory(room=room, share=used / room)
+    return room, used / room

@@ -97,35 +97,30 @@ def wanted_by_operators(
     *,
     band: float,
 ) -> Planned | ProposalEnded | IntentRefused | Skip | None:
-    """What operators want to be done about an app; a plan that waits holds up neither their moves nor their drains."""
+    """What operators want to be done about an app, or what becomes of a plan that waits, by the newest window.
+
+    Such a plan holds up neither their moves nor their drains.  `band` in pp.
+    """
     said = tuple(intents)
     if (wish := wish_for(view.app, said)) is not None:
         return plan_of(now, view, wish, settings.keep_moved_s)
     if waiting is None or view.to_empty:
         return None
-    return look_again(waiting, view, said, settings, band=band)
-
-
-def look_again(
-    row: Proposal, view: PlannableView, intents: Iterable[Intent], settings: PlanSettings, *, band: float
-) -> Planned | ProposalEnded | Skip:
-    """What becomes of a plan that waits, by the newest window.  `band` in pp."""
-    said = tuple(intents)
-    why = misfit(row, view, band=band)
-    if settings.of(row.app) is not PlanMode.APPROVE:
-        why = f"the mode of the app is {settings.of(row.app)} now"
+    why = misfit(waiting, view, band=band)
+    if settings.of(waiting.app) is not PlanMode.APPROVE:
+        why = f"the mode of the app is {settings.of(waiting.app)} now"
     if why is not None:
-        return ended(row, ProposalOutcome.WITHDRAWN, why, said)
-    if not row.waits:
-        detail = f"{row.app}: plan {row.id} was rejected {row.rejected}"
-        return Skip(reason=SkipReason.REJECTED, detail=detail, app=row.app)
-    approval = next((each for each in said if isinstance(each, Approve) and each.plan == row.id), None)
+        return ended(waiting, ProposalOutcome.WITHDRAWN, why, said)
+    if not waiting.waits:
+        detail = f"{waiting.app}: plan {waiting.id} was rejected {waiting.rejected}"
+        return Skip(reason=SkipReason.REJECTED, detail=detail, app=waiting.app)
+    approval = next((each for each in said if isinstance(each, Approve) and each.plan == waiting.id), None)
     if approval is None:
-        detail = f"{row.app}: plan {row.id} waits for approval: {describe_plan(row.plan)}"
-        return Skip(reason=SkipReason.AWAITING_APPROVAL, detail=detail, app=row.app)
+        detail = f"{waiting.app}: plan {waiting.id} waits for approval: {describe_plan(waiting.plan)}"
+        return Skip(reason=SkipReason.AWAITING_APPROVAL, detail=detail, app=waiting.app)
     # Workers may run on other hosts by now.  Why each key group moves is not in the journal.
-    plan = replace(row.plan, hosts=view.hosts, why=_why_now(row, view))
-    return Planned(plan=plan, id=row.id, answered=(approval.key,))
+    plan = replace(waiting.plan, hosts=view.hosts, why=_why_now(waiting, view))
+    return Planned(plan=plan, id=waiting.id, answered=(approval.key,))
 
 
 def _why_now(row: Proposal, view: PlannableView) -> PlanWhy:

@@ -109,11 +109,11 @@ class _Targets:
         self._key_groups = [key_group for key_group, _ in answer.moves]
         self._target = [target for _, target in answer.moves]
         self._capacity = np.array([worker.capacity for worker in view.workers])
-        self._kept = np.array([not worker.draining for worker in view.workers])
+        self._kept = view.staying
         self._load = table.load[self._key_groups].tolist()
         sizes = table.assumed_state_bytes[self._key_groups]
         self._bytes: list[int] = np.maximum(sizes, 1).tolist()
-        places = {worker.id: place for place, worker in enumerate(view.workers)}
+        places = view.numbers
         self._lacking = [
             {
                 places[name]: share
@@ -123,7 +123,7 @@ class _Targets:
             for row in (table[each] for each in self._key_groups)
         ]
         """Per move, the share of the state that workers lack; the others lack all of it."""
-        before = np.array([places[name] for name in table.workers], np.int64)[table.owner]
+        before = view.owner_numbers
         self._home: list[int] = before[self._key_groups].tolist()
         owner = before.copy()
         owner[self._key_groups] = self._target
@@ -162,10 +162,10 @@ class _Targets:
 
     def improve(self, place: int) -> bool:
         """Let a move go to a worker that lacks less, alone or in exchange for another move; whether it did."""
-        best = max(self._changes(place), key=lambda change: change.gain, default=None)
-        if best is None or best.gain <= 0:
+        best = max(self._changes(place), key=self._gain_of, default=None)
+        if best is None or self._gain_of(best) <= 0:
             return False
-        self._make(best.targets)
+        self._make(best)
         return True
 
     def level(self) -> bool:
@@ -203,8 +203,7 @@ class _Targets:
             others = (at for at, present in self._pairs() if present == target)
             alike = heapq.nsmallest(LEVEL_PARTNERS, others, key=lambda at: abs(self._load[at] - self._load[place]))
             for targets in ({place: target}, *({place: target, at: left} for at in alike)):
-                saved = sum(self._gain(at, each) for at, each in targets.items())
-                if saved >= 0 and self._source_of_none(targets):
+                if self._gain_of(targets) >= 0 and self._source_of_none(targets):
                     yield targets
 
     def _most_after(self, targets: Mapping[int, int], sums: Floats) -> float:
@@ -224,7 +223,7 @@ class _Targets:
             self._target[at] = target
         self.changed = True
 
-    def _changes(self, place: int) -> Iterator["_Change"]:
+    def _changes(self, place: int) -> Iterator[dict[int, int]]:
         """What can be done within the limits so that this move goes to a worker that lacks less."""
         left = self._target[place]
         load = self._load[place]
@@ -233,10 +232,13 @@ class _Targets:
             alike = heapq.nsmallest(TRIED, others, key=lambda at: abs(self._load[at] - load))
             for targets in ({place: holder}, *({place: holder, at: left} for at in alike)):
                 if self._source_of_none(targets) and self._fits(targets):
-                    yield _Change(targets, sum(self._gain(at, target) for at, target in targets.items()))
+                    yield targets
 
     def _source_of_none(self, targets: Mapping[int, int]) -> bool:
         return all(self._home[at] != target for at, target in targets.items())
+
+    def _gain_of(self, targets: Mapping[int, int]) -> float:
+        return sum(self._gain(at, target) for at, target in targets.items())
 
     def _gain(self, at: int, target: int) -> float:
         """Bytes that need not be restored because of the new target."""
@@ -272,14 +274,6 @@ class _Targets:
             bool((amount <= np.maximum(self._most[:, host], self._used[:, host])).all())
             for host, amount in used.items()
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """New targets of some moves, and the bytes that need not be restored because of them."""
-
-    targets: Mapping[int, int]
-    gain: float
 
 
 def with_restores(decision: Planned, snapshot: Snapshot | None, held: Held) -> Planned:

@@ -171,23 +171,20 @@ def _is_back(row: NodeWindow | None) -> bool:
     return row.steering or is_of_differing(row)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowed:
-    """What else decides whether a worker may be stopped."""
-
-    plans: PlanSettings
-    budget: PauseBudget
-
-
 def to_stop_undrained(
-    now: float, intents: Iterable[Intent], execution: Execution, known: WindowResult, allowed: Allowed
+    now: float,
+    intents: Iterable[Intent],
+    execution: Execution,
+    known: WindowResult,
+    plans: PlanSettings,
+    budget: PauseBudget,
 ) -> Scaled | None:
     """The next worker of a rolling restart to stop with its key groups; None: there is none, or it has to wait."""
     snapshot = known.snapshot
     if snapshot is None or known.not_ready is not None:
         return None
     for found in restarts(intents, execution, snapshot):
-        if found.undrained and waits(now, found, execution, known, allowed) is None:
+        if found.undrained and waits(now, found, execution, known, plans, budget) is None:
             worker = found.undrained[0]
             host = next(row.host for row in snapshot.nodes if row.worker == worker)
             detail = f"to restart it without a drain, since nothing may move: {found.differ}"
@@ -195,7 +192,9 @@ def to_stop_undrained(
     return None
 
 
-def waits(now: float, found: Restarting, execution: Execution, known: WindowResult, allowed: Allowed) -> str | None:
+def waits(
+    now: float, found: Restarting, execution: Execution, known: WindowResult, plans: PlanSettings, budget: PauseBudget
+) -> str | None:
     """What a rolling restart waits for, and what to do if that does not come; None: it goes on by itself."""
     snapshot = known.snapshot
     if snapshot is None:
@@ -208,7 +207,7 @@ def waits(now: float, found: Restarting, execution: Execution, known: WindowResu
         return (
             _failed(found.undrained[0], snapshot, execution)
             or _others(found, rows, execution, known)
-            or _not_allowed(now, found, execution, allowed)
+            or _not_allowed(now, found, execution, plans, budget)
         )
     view = known.views.get(found.app)
     if found.draining and isinstance(view, NotReady):
@@ -255,13 +254,15 @@ def _others(
     return f"{first_few(away)} must be back first: away, with key groups in the placement" if away else None
 
 
-def _not_allowed(now: float, found: Restarting, execution: Execution, allowed: Allowed) -> str | None:
+def _not_allowed(
+    now: float, found: Restarting, execution: Execution, plans: PlanSettings, budget: PauseBudget
+) -> str | None:
     """Why nothing may be stopped now."""
     if execution.busy(found.app):
         return f"plan {execution.rounds[found.app].plan} must end first"
-    if allowed.plans.of(found.app) is PlanMode.DRY_RUN:
+    if plans.of(found.app) is PlanMode.DRY_RUN:
         return f"the mode of {found.app} is dry-run, see [plans]"
-    use = allowed.budget.use(now, execution, found.app)
+    use = budget.use(now, execution, found.app)
     if use.holds_changes:
         return f"the disruption budget has no room for a rebalance: {use.text}; {use.change_text}"
     return None

@@ -277,8 +277,7 @@ def _tied(view: SmoothedView) -> frozenset[WorkerId]:
     if not view.rules:
         return frozenset()
     table, where = view.owned, view.places
-    staying = np.array([not worker.draining for worker in view.workers], np.bool_)
-    alone = np.append((where.allowed & staying).sum(axis=1) <= 1, False)  # the last one is for those without rules
+    alone = np.append((where.allowed & view.staying).sum(axis=1) <= 1, False)  # the last one is for those without rules
     rows = where.frozen | (alone[where.class_of] & ~view.misplaced)
     return frozenset(table.workers[place] for place in np.unique(table.owner[rows]).tolist())
 

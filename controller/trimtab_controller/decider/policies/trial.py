@@ -154,7 +154,7 @@ def _join(
     table = view.owned
     state: Integers = table.assumed_state_bytes
     now = SingleMoves(view, moves)
-    places = {worker.id: place for place, worker in enumerate(view.workers)}
+    places = view.numbers
     most = max(BAND_SHARE * settings.load_distance, now.load_distance or 0.0)
     for row, anchor in sorted((ends, ends[::-1]), key=lambda each: (state[each[0]], each[0])):
         target = table[anchor].owner

@@ -118,22 +118,6 @@ def by_broker(view: DemandView, flows: FlowTable) -> Bools:
     return through
 
 
-def saving_in(view: DemandView) -> float:
-    """Cores that collocation saves at most: what all tuples between workers cost."""
-    if not view.remote_costs:
-        return 0.0
-    flows, table = flows_of(view), view.owned
-    sending, receiving = costs_of_flows(view, flows)
-    apart = table.owner[flows.source] != table.owner[flows.target]
-    return float((flows.rate * (sending + receiving))[apart].sum())
-
-
-def may_lower(view: DemandView, by_pp: float) -> bool:
-    """Whether the mean load would be so much lower if every tuple stayed on its worker."""
-    capacity = sum(worker.capacity for worker in view.workers if not worker.draining)
-    return PERCENT_PER_CORE * saving_in(view) >= by_pp * capacity
-
-
 def with_stated_costs(settings: Settings, view: AnyDemand) -> AnyDemand:
     """The view with what an operator says that remote tuples cost, if one does: half of it at each end."""
     if settings.remote_tuple_cpu_s is None:
@@ -151,8 +135,14 @@ def planned_with(settings: Settings, view: DemandView) -> Method:
 
 def may_gain(settings: Settings, view: DemandView) -> bool:
     """Whether collocation could lower the mean load of this app by `min_gain`, with every tuple on its worker."""
-    albic = planned_with(settings, view) is Method.ALBIC
-    return albic and may_lower(with_stated_costs(settings, view), settings.min_gain)
+    view = with_stated_costs(settings, view)
+    if planned_with(settings, view) is not Method.ALBIC:
+        return False
+    flows, table = flows_of(view), view.owned
+    sending, receiving = costs_of_flows(view, flows)
+    apart = table.owner[flows.source] != table.owner[flows.target]
+    cores = float((flows.rate * (sending + receiving))[apart].sum())
+    return PERCENT_PER_CORE * cores >= settings.min_gain * view.staying_capacity
 
 
 def why_not_used(settings: Settings, view: DemandView | NotReady | None) -> str:
@@ -171,8 +161,8 @@ def pays_back(view: PlannableView, answer: Answer, *, within_s: float, broker_s:
         return False
     rows = [key_group for key_group, _ in answer.moves]
     cost_s = len(rows) * view.restore.unit_s + float(view.owned.assumed_state_bytes[rows].sum()) / view.restore.bytes_s
-    capacity = sum(worker.capacity for worker in view.workers if not worker.draining)
-    cores = answer.collocation.saved_pp / PERCENT_PER_CORE * capacity + answer.collocation.spared_s * broker_s
+    cores = answer.collocation.saved_pp / PERCENT_PER_CORE * view.staying_capacity
+    cores += answer.collocation.spared_s * broker_s
     return cores * within_s >= cost_s
 
 
@@ -205,7 +195,7 @@ def saved_since(before: DemandView, after: DemandView) -> float | None:
     More or fewer tuples change all loads alike.
     """
     rates = sum(before.flows.values()), sum(after.flows.values())
-    kept = sum(worker.capacity for worker in after.workers if not worker.draining)
+    kept = after.staying_capacity
     if not min(rates) > 0.0 or not kept or before.sizes != after.sizes:
         return None
     expected = float(before.owned.load.sum()) * rates[1] / rates[0]

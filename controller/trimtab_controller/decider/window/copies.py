@@ -80,8 +80,7 @@ def copies_of(view: AppView, standbys: Integers, on_disk: Mapping[KeyGroup, Mapp
 
     `standbys` (K, P) = the places of each key group's standbys among all workers, or negative.  `on_disk` as in `Held`.
     """
-    table, places = view.owned, {worker.id: place for place, worker in enumerate(view.workers)}
-    owner = np.array([places[name] for name in table.workers], np.int64)[table.owner]
+    table, places, owner = view.owned, view.numbers, view.owner_numbers
     found = standbys[: len(table)]
     row, column = np.nonzero((found >= 0) & (found < len(places)) & (found != owner[:, None]))
     warm = dict.fromkeys(zip(row.tolist(), found[row, column].tolist(), strict=True), 0.0)
@@ -96,7 +95,7 @@ def copies_of(view: AppView, standbys: Integers, on_disk: Mapping[KeyGroup, Mapp
 
 def copies_of_one(view: AppView, row: int, held: Held) -> Copies | None:
     """The same of one key group."""
-    places, owned = {worker.id: place for place, worker in enumerate(view.workers)}, view.owned[row]
+    places, owned = view.numbers, view.owned[row]
     shares = {name: share for name, share in held.lacking(owned.key_group).items() if name != owned.owner}
     lacking = {(row, places[name]): share for name, share in shares.items() if name in places}
     standbys = held.standbys(owned.key_group)

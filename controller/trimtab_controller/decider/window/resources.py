@@ -169,9 +169,8 @@ def filled_by(view: PlannableView, moves: Mapping[int, WorkerId]) -> list[Filled
     of_owner = np.array([places.get(view.hosts[name], nowhere) for name in table.workers], np.int64)
     before = of_owner[table.owner]
     host_of = np.array([places.get(worker.host, nowhere) for worker in view.workers], np.int64)
-    numbers = {worker.id: number for number, worker in enumerate(view.workers)}
     moved = np.array(list(moves), np.int64)
-    targets = np.array([numbers[target] for target in moves.values()], np.int64)
+    targets = np.array([view.numbers[target] for target in moves.values()], np.int64)
     none = moved[:0]
     found = []
     for each in resources_of(view):

@@ -62,10 +62,9 @@ def broken_by(view: DemandView, moves: Mapping[int, WorkerId]) -> str:
     """The moves (row of the view -> target) that rules forbid, with these rules; empty if there are none."""
     if not view.rules:
         return ""
-    places = {worker.id: place for place, worker in enumerate(view.workers)}
     found = []
     for row, target in moves.items():
-        if by := view.places.against(row, places[target]):
+        if by := view.places.against(row, view.numbers[target]):
             found.append(f"{view.owned[row].key_group} may not go to {target} by {names(by)}")
     return first_few(found) if found else ""
 
@@ -89,7 +88,7 @@ def rule_concerns(views: Mapping[AppId, DemandView | NotReady], known: Sequence[
 def conflicts_in(view: DemandView) -> Iterator[str]:
     """The smallest sets of rules that cannot hold in an app, in words."""
     table = view.owned.joined(view.kept_table)
-    sites = [(each.id, each.host, each.zone) for each in view.all_workers]
+    sites = [each.site for each in view.all_workers]
     places = Places.of(view.rules, table, sites)
     if nowhere := places.conflicts():
         yield f"no worker is allowed for {_told(nowhere, table)}: they stay where they are"
@@ -98,7 +97,7 @@ def conflicts_in(view: DemandView) -> Iterator[str]:
         yield f"no agent names a zone: {names(spreading)} spreads nothing"
     yield from _held_in_drains(view)
     copies = 1 + (view.standbys or 0)
-    following = [(each.id, each.host, each.zone) for each in view.all_workers if not each.draining]
+    following = [each.site for each in view.all_workers if not each.draining]
     if narrow := list(too_narrow(view.rules, table, following, copies)):
         yield f"fewer than {copies} zones are left to {_told(narrow, table)}: they have fewer standbys"
 

@@ -53,6 +53,11 @@ class Worker:
     share: float = 1.0
 
     @property
+    def site(self) -> tuple[WorkerId, HostId, str | None]:
+        """Where it is, for rules."""
+        return self.id, self.host, self.zone
+
+    @property
     def whole_capacity(self) -> float:
         """The cores that it may use, in reference cores, whatever its host has left."""
         return self.capacity / self.share
@@ -159,6 +164,28 @@ class AppView:
         return {operator: count for operator, count in found.items() if count}
 
     @cached_property
+    def numbers(self) -> dict[WorkerId, int]:
+        """The place of every worker in `workers`."""
+        return {worker.id: place for place, worker in enumerate(self.workers)}
+
+    @cached_property
+    def owner_numbers(self) -> Integers:
+        """(K,) the place in `workers` of the owner of each of `key_groups`."""
+        table = self.owned
+        owners: Integers = np.array([self.numbers[name] for name in table.workers], np.int64)[table.owner]
+        return owners
+
+    @property
+    def staying(self) -> NDArray[np.bool_]:
+        """(N,) the workers that are not being drained."""
+        return np.array([not worker.draining for worker in self.workers], np.bool_)
+
+    @property
+    def staying_capacity(self) -> float:
+        """The capacity of the workers that are not being drained."""
+        return sum(worker.capacity for worker in self.workers if not worker.draining)
+
+    @cached_property
     def hosts(self) -> dict[WorkerId, HostId]:
         """The host of every worker."""
         return {worker.id: worker.host for worker in self.workers}
@@ -237,7 +264,7 @@ class DemandView(AppView):
     @cached_property
     def places(self) -> Places:
         """Where `key_groups` may be among `workers`, by the rules."""
-        return Places.of(self.rules, self.owned, [(each.id, each.host, each.zone) for each in self.workers])
+        return Places.of(self.rules, self.owned, [each.site for each in self.workers])
 
     @property
     def misplaced(self) -> NDArray[np.bool_]:
@@ -245,16 +272,14 @@ class DemandView(AppView):
         table = self.owned
         if not self.rules or not len(table):
             return np.zeros(len(table), np.bool_)
-        places = {worker.id: place for place, worker in enumerate(self.workers)}
-        owner = np.array([places[name] for name in table.workers], np.int64)[table.owner]
-        found: NDArray[np.bool_] = self.places.misplaced(owner) & self._has_room
+        found: NDArray[np.bool_] = self.places.misplaced(self.owner_numbers) & self._has_room
         return found
 
     @property
     def _has_room(self) -> NDArray[np.bool_]:
         """(K,) the key groups for which rules leave a worker that is not being drained."""
-        kept = np.array([not worker.draining for worker in self.workers], np.bool_)
-        found: NDArray[np.bool_] = np.append((self.places.allowed & kept).any(axis=1), True)  # the last one is for FREE
+        of_class = (self.places.allowed & self.staying).any(axis=1)
+        found: NDArray[np.bool_] = np.append(of_class, True)  # the last one is for FREE
         return found[self.places.class_of]
 
     @property
