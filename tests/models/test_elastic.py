@@ -1,15 +1,19 @@
-"""`trimtab solve elastic`: the snapshot family's documents, budgets, pins, limits, refusals."""
+"""The Elastic Allocator: GMA against a dumb twin, and `trimtab solve elastic` with its documents."""
 
 import json
 from collections import Counter
+from dataclasses import replace
+from statistics import pstdev
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.papers.elastic import QueryOperator, WorkerNode, allocate
 from trimtab_controller.cli import main
-from trimtab_models.balance.problem import problem_of
-from trimtab_models.elastic.matching import NodeLevel
+from trimtab_models.balance.problem import Ints, problem_of
+from trimtab_models.elastic.matching import NodeLevel, ResourceDemands, level_of, match
 from trimtab_models.elastic.solve import node_levels, solve
 from trimtab_models.instances.snapshot import decode_snapshot
 from trimtab_models.solving import Infeasible, Never, method_named
@@ -237,3 +241,208 @@ def test_every_plan_keeps_the_contract(document):
     plan = method.solve(instance, Never(), 0)
     check(document, plan.document)
     assert method.solve(instance, Never(), 7) == plan
+
+
+quick = settings(max_examples=150)
+ALL = 10**9
+
+
+@pytest.mark.parametrize(
+    ("utilisation", "level"),
+    [
+        (0, NodeLevel.LIGHT), (39.9, NodeLevel.LIGHT), (40, NodeLevel.MODERATE),
+        (79.9, NodeLevel.MODERATE), (80, NodeLevel.HEAVY), (300, NodeLevel.HEAVY),
+    ],
+)  # fmt: skip
+def test_section_iv_d_levels_are_light_below_40_and_heavy_from_80(utilisation, level):
+    assert level_of(utilisation) is level
+
+
+def demands_of(used, demand):
+    """Resources of which a unit is a percent of every node, without ceilings."""
+    used = np.array(used, float)
+    return ResourceDemands(
+        used=used, demand=np.array(demand, float), per_unit=np.ones_like(used), ceiling=np.full_like(used, np.inf)
+    )
+
+
+def twin(used, demand, threshold, operations):
+    """The design's sentence on GMA, item by item and node by node; no prices, no ceilings, unit capacities."""
+    used = [list(row) for row in used]
+    nodes, items = range(len(used[0])), range(len(demand[0]))
+    order = sorted(items, key=lambda item: -max(row[item] for row in demand))
+    placed, received, left = {}, [0] * len(nodes), []
+
+    def put(item, node):
+        placed[item] = node
+        received[node] += 1
+        for row, amounts in zip(used, demand, strict=True):
+            row[node] += amounts[item]
+
+    def deviation(item, node):
+        return sum(
+            pstdev(percent + amounts[item] * (at == node) for at, percent in enumerate(row))
+            for row, amounts in zip(used, demand, strict=True)
+        )
+
+    for item in order:
+        operations -= len(nodes)
+        rows = list(zip(used, demand, strict=True))
+        under = [node for node in nodes if all(row[node] + amounts[item] <= threshold for row, amounts in rows)]
+        if operations < 0 or not under:
+            left.append(item)
+            continue
+        least = min(deviation(item, node) for node in under)
+        put(item, min((n for n in under if deviation(item, n) <= least + 1e-9), key=lambda node: received[node]))
+    light = [node for node in nodes if max(row[node] for row in used) < 40]
+    for item in left if light else []:
+        put(item, min(light, key=lambda node: max(row[node] for row in used)))
+    return placed
+
+
+percents = st.integers(0, 90)
+
+
+@quick
+@given(st.data())
+def test_gma_is_its_dumb_twin(data):
+    nodes, items, resources = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 5)), data.draw(st.integers(1, 3))
+
+    def rows(width, numbers):
+        return data.draw(
+            st.lists(st.lists(numbers, min_size=width, max_size=width), min_size=resources, max_size=resources)
+        )
+
+    used, demand = rows(nodes, percents), rows(items, st.integers(0, 60))
+    operations = data.draw(st.sampled_from([0, 4, 9, ALL]))
+    matched = match(demands_of(used, demand), threshold=80, operations=operations, stop=Never())
+    expected = twin(used, demand, 80, operations)
+    assert {item: node for item, node in enumerate(matched.node.tolist()) if node >= 0} == expected
+    assert set(matched.refused) == set(range(items)) - set(expected)
+    assert matched.operations <= operations
+
+
+def test_every_item_goes_where_utilisations_get_most_even_not_where_it_fits_first():
+    matched = match(demands_of([[50, 10, 30]], [[15, 20]]), threshold=80, operations=ALL, stop=Never())
+    assert matched.node.tolist() == [2, 1]  # 20 goes to the second node; first fit would put both on the first
+
+
+def test_operations_spent_means_evenly_on_light_nodes():
+    matched = match(demands_of([[50, 10, 30]], [[10] * 4]), threshold=80, operations=0, stop=Never())
+    assert matched.node.tolist() == [1, 1, 1, 2]
+    assert (matched.rest, matched.refused) == ((0, 1, 2, 3), ())
+
+
+def test_without_a_light_node_the_rest_is_refused():
+    matched = match(demands_of([[50, 60]], [[20, 45]]), threshold=80, operations=ALL, stop=Never())
+    assert matched.node.tolist() == [0, -1]
+    assert matched.refused == (1,)
+
+
+def test_a_stop_ends_the_matching_and_the_rest_goes_evenly():
+    matched = match(demands_of([[0, 0]], [[10, 10]]), threshold=80, operations=ALL, stop=lambda: True)
+    assert (sorted(matched.node.tolist()), matched.operations) == ([0, 1], 0)
+
+
+def test_idle_items_spread_over_the_nodes():
+    matched = match(demands_of([[10, 20, 30]], [[0] * 6]), threshold=80, operations=ALL, stop=Never())
+    assert sorted(matched.node.tolist()) == [0, 0, 1, 1, 2, 2]
+
+
+def test_an_item_that_is_too_dear_is_passed_over():
+    demands = demands_of([[0, 0]], [[30, 20, 10]])
+    priced = ResourceDemands(
+        used=demands.used, demand=demands.demand, per_unit=demands.per_unit, ceiling=demands.ceiling,
+        prices=np.array([[5.0, 2.0, 3.0]]), allowances=np.array([5.0]),
+    )  # fmt: skip
+    matched = match(priced, threshold=80, operations=ALL, stop=Never())
+    assert (matched.node.tolist(), matched.refused) == ([0, -1, -1], ())
+
+
+def test_nothing_passes_its_ceiling_even_on_a_light_node():
+    demands = demands_of([[10, 30]], [[60]])
+    walled = ResourceDemands(
+        used=demands.used, demand=demands.demand, per_unit=demands.per_unit, ceiling=np.array([[50.0, 95.0]])
+    )
+    assert match(walled, threshold=40, operations=ALL, stop=Never()).node.tolist() == [1]
+
+
+NODES = [
+    WorkerNode(id="n1", cpu_pct=60, bandwidth_pct=10),
+    WorkerNode(id="n2", cpu_pct=10, bandwidth_pct=70),
+    WorkerNode(id="n3", cpu_pct=20, bandwidth_pct=20),
+]
+
+
+def operator(id_, cpu, bandwidth, ratio):
+    return QueryOperator(id=id_, cpu_pct=cpu, bandwidth_pct=bandwidth, input_rate=100 * ratio, service_rate=100)
+
+
+def test_section_iv_a_load_and_bandwidth_are_what_is_in_use_plus_e_and_u_times_r_by_s():
+    result = allocate(NODES, [operator("top-k", 20, 30, 0.5)], stop=Never(), operations=ALL)
+    assert result.assignment == {"top-k": "n3"}  # 30 % and 35 % there
+    assert result.levels == {"n1": NodeLevel.MODERATE, "n2": NodeLevel.MODERATE, "n3": NodeLevel.LIGHT}
+
+
+def test_an_operator_that_no_node_takes_is_refused_by_name():
+    result = allocate(
+        NODES[:2], [operator("join", 30, 30, 1), operator("small", 1, 1, 1)], stop=Never(), operations=ALL
+    )
+    assert (result.refused, set(result.assignment)) == (("join",), {"small"})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("service_rate", 0), ("input_rate", -1), ("cpu_pct", float("nan")), ("bandwidth_pct", "1")]
+)
+def test_operators_and_nodes_that_make_no_sense_cannot_exist(field, value):
+    fields = {"id": "x", "cpu_pct": 1, "bandwidth_pct": 1, "input_rate": 1, "service_rate": 1}
+    with pytest.raises(ValueError, match=field):
+        QueryOperator(**fields | {field: value})
+    with pytest.raises(ValueError, match="cpu_pct"):
+        WorkerNode(id="n", cpu_pct=-1, bandwidth_pct=0)
+
+
+def test_figure_5_the_deviation_is_less_than_that_of_an_even_deal_and_of_a_random_one():
+    """Ten nodes with what word count and join use, top-k to be placed: the ordering of figure 5 (not its values)."""
+    random = np.random.default_rng(5)
+    used = random.uniform(5, 45, (2, 10))
+    demand = random.uniform(2, 12, (2, 30))
+    matched = match(demands_of(used, demand), threshold=80, operations=ALL, stop=Never())
+    dealt = {"even": np.arange(30) % 10, "random": random.integers(0, 10, 30)}
+
+    def deviation(node):
+        after = used.copy()
+        for row, amounts in zip(after, demand, strict=True):
+            row += np.bincount(node, amounts, 10)
+        return after.std(axis=1).sum()
+
+    assert deviation(matched.node) < 0.6 * min(deviation(node) for node in dealt.values())
+
+
+@given(
+    used=st.lists(st.integers(0, 99), min_size=1, max_size=8),
+    sizes=st.lists(st.integers(0, 60), max_size=25),
+    operations=st.integers(0, 300),
+    link=st.booleans(),
+)
+def test_the_heap_places_like_the_objective(used: list[int], sizes: list[int], operations: int, *, link: bool) -> None:
+    """One resource that is equal on all nodes, beside another that is in use but not asked for."""
+    nodes, items = len(used), len(sizes)
+    busy = [90.0 if link and node == 0 else 0.0 for node in range(nodes)]
+    demands = ResourceDemands(
+        used=np.array([used, busy], np.float64),
+        demand=np.array([sizes, [0] * items], np.float64).reshape(2, items),
+        per_unit=np.array([[1.0] * nodes, [0.0] * nodes]),
+        ceiling=np.full((2, nodes), np.inf),
+    )
+    with_budget = replace(demands, prices=np.zeros((1, items)), allowances=np.ones(1))  # not by heap
+    fast = match(demands, threshold=80.0, operations=operations, stop=Never())
+    slow = match(with_budget, threshold=80.0, operations=operations, stop=Never())
+
+    def loads(node: Ints) -> list[float]:
+        placed = [(size, at) for size, at in zip(sizes, node.tolist(), strict=True) if at >= 0]
+        return sorted(used[n] + sum(size for size, at in placed if at == n) for n in range(nodes))
+
+    assert fast.refused == slow.refused
+    assert fast.rest == slow.rest
+    assert loads(fast.node) == loads(slow.node)
