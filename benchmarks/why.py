@@ -26,9 +26,8 @@ from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.names import MAX_PARTITIONS, OperatorId
 from trimtab_protocol.messages.owner_rows import PART_SIZE
-from trimtab_sandbox.cluster import Cluster, program
+from trimtab_sandbox.cluster import Cluster, ConsoleAccess, program
 from trimtab_sandbox.configuration import CONSOLE, SandboxSettings
-from trimtab_sandbox.console import ConsoleAccess
 
 LIMIT_S = 300.0
 PROGRAM = tuple(program("trimtab_controller.cli"))

@@ -31,8 +31,7 @@ from tests.e2e.console_dialogs import (
 from tests.paths import ROOT
 from tests.programs import program
 from trimtab_client import Access, Client
-from trimtab_sandbox.cluster import Cluster
-from trimtab_sandbox.console import ConsoleAccess
+from trimtab_sandbox.cluster import Cluster, ConsoleAccess
 
 SCREENSHOTS = ROOT / "out" / "console"
 LIMIT_MS = 180_000

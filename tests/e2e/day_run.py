@@ -28,8 +28,7 @@ from trimtab_protocol.messages.status import AppStatus, RoundStatus, Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
-from trimtab_sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, host_name
-from trimtab_sandbox.toml import Table
+from trimtab_sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, Table, host_name
 
 KEY_GROUPS = 24
 CAPACITIES = (0.2, 0.25, 0.35, 0.25, 0.25, 0.25)

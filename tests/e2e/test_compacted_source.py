@@ -21,8 +21,7 @@ from tests.paths import ROOT
 from tests.shown import Show
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status
-from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.brokers import Brokers
+from trimtab_sandbox.broker import Brokers, Topic
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.configuration import SandboxSettings
 

@@ -12,8 +12,7 @@ from flights.watch import StatusWatch
 from tests.paths import ROOT
 from trimtab_protocol.messages.names import topic_settings
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.brokers import Brokers
+from trimtab_sandbox.broker import Brokers, Topic
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.configuration import BROKER, CONSOLE, CONTROLLER, SandboxSettings
 from trimtab_sandbox.cpu import Part

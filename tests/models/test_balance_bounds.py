@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from tests.models.test_balance_properties import optimum
 from trimtab_models.balance.bound import (
     CostConditions,
     CountConditions,
@@ -58,27 +59,6 @@ details = st.builds(
     Detail, cells=st.sampled_from([3, 50, 1_500]), classes=st.sampled_from([1, 7, 40]), knots=st.just(8),
     beyond=st.sampled_from([0.0, 0.4, 1.0, 3.0]),
 )  # fmt: skip
-
-
-def optimum(problem: BalanceProblem) -> float:
-    """The least load distance of all allocations that keep pins, marks and budgets."""
-    nodes = range(len(problem.capacity))
-    kept = [node for node in nodes if not problem.removing[node]]
-    choices = []
-    for home, pinned in zip(problem.home.tolist(), problem.pinned.tolist(), strict=True):
-        choices.append(kept if home < 0 else [home] if pinned else sorted({*kept, home}))
-    best = np.inf
-    for index in np.ndindex(*map(len, choices)):
-        allocation = np.array([choice[at] for choice, at in zip(choices, index, strict=True)])
-        moved = (allocation != problem.home) & (problem.home >= 0)
-        if problem.max_migrations is not None and moved.sum() > problem.max_migrations:
-            continue
-        if problem.max_cost_bytes is not None and problem.cost_bytes[moved].sum() > problem.max_cost_bytes:
-            continue
-        loads = np.array([problem.load[allocation == node].sum() for node in nodes]) / problem.capacity
-        worst = max(loads.max() - problem.mean, (problem.mean - loads[kept]).max())
-        best = min(best, worst)
-    return float(best)
 
 
 def test_the_last_move_of_the_budget_counts_where_nobody_is_above_the_band():

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers.elastic import QueryOperator, WorkerNode, allocate
-from trimtab_controller.cli import main
 from trimtab_models.balance.problem import Ints, problem_of
 from trimtab_models.elastic.matching import NodeLevel, ResourceDemands, level_of, match
 from trimtab_models.elastic.solve import node_levels, solve
@@ -33,12 +32,9 @@ def cluster(loads, *, removing=(), nodes=3, **changes):
 
 
 @pytest.fixture
-def run(tmp_path, capsys):
+def run(solve):
     def solved(document, *arguments):
-        path = tmp_path / "instance.json"
-        path.write_text(json.dumps(document))
-        code = main(["solve", "elastic", str(path), *arguments])
-        out, err = capsys.readouterr()
+        code, out, err = solve(document, *arguments, method="elastic")
         return code, json.loads(out) if out else None, err
 
     return solved

@@ -12,12 +12,13 @@ from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_sandbox.configuration import (
     SandboxSettings,
+    Table,
     agent_configuration,
     controller_configuration,
     shutdown_order,
+    to_toml,
     worker_launch,
 )
-from trimtab_sandbox.toml import Table, to_toml
 
 SETTINGS = SandboxSettings(
     app="shop.app:app",

@@ -24,8 +24,7 @@ from tests.faults.played.gate import TAMPERED, Gate
 from tests.faults.recorded.dump import dump
 from tests.faults.recorded.history import Strike, write_files
 from tests.paths import EXAMPLES, ROOT, python_path
-from trimtab_sandbox.broker import Detour, free_ports
-from trimtab_sandbox.brokers import Brokers
+from trimtab_sandbox.broker import Brokers, Detour, free_ports
 from trimtab_sandbox.cluster import Cluster, ClusterError
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import CONTROLLER, SandboxSettings, host_name, worker_name
