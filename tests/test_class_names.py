@@ -10,7 +10,6 @@ PACKAGES = ("agent", "client", "console", "controller", "models", "sandbox", "sh
 STILL_TWICE = frozenset(
     {
         "BadConfiguration",
-        "Cluster",
         "Configuration",
         "Connection",
         "Fault",

@@ -84,7 +84,7 @@ class ClusterError(Exception):
     """A part of the cluster did not start, or has ended."""
 
 
-class Cluster:
+class SandboxCluster:
     """The parts of a sandbox.  Each can be started, stopped and killed alone.
 
     Leaving the context ends all parts by process id, in order: controller, workers, agents, broker.  If this process is
