@@ -1,7 +1,6 @@
 """The Elastic Allocator: GMA against a dumb twin, and `trimtab solve elastic` with its documents."""
 
 import json
-from collections import Counter
 from dataclasses import replace
 from statistics import pstdev
 
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers.elastic import QueryOperator, WorkerNode, allocate
+from tests.models.test_balance_documents import check, documents
 from trimtab_models.balance.problem import Ints, problem_of
 from trimtab_models.elastic.matching import NodeLevel, ResourceDemands, level_of, match
 from trimtab_models.elastic.solve import node_levels, solve
@@ -160,82 +160,17 @@ def test_levels_are_those_of_the_busier_resource():
     assert node_levels(problem, problem.home) == (NodeLevel.HEAVY, NodeLevel.MODERATE, NodeLevel.LIGHT)
 
 
-@st.composite
-def documents(draw):
-    nodes = draw(st.integers(1, 4))
-    kept = draw(st.integers(0, nodes - 1))
-    names = [f"n{at}" for at in range(nodes)]
-    return {
-        "version": 1,
-        "nodes": [
-            {
-                "id": name,
-                "capacity": draw(st.sampled_from([0.5, 1, 2])),
-                "removing": at != kept and draw(st.booleans()),
-                "limits": draw(st.sampled_from([{}, {"m": 5}, {"m": 0}, {"m": 9, "d": 3}])),
-            }
-            for at, name in enumerate(names)
-        ],
-        "key_groups": [
-            {
-                "id": f"k{at}",
-                "operator": "o",
-                "node": draw(st.sampled_from([None, *names])),
-                "load": draw(st.sampled_from([0, 5, 10.5, 30, 70])),
-                "state_bytes": draw(st.integers(0, 9)),
-                "usage": draw(st.sampled_from([{}, {"m": 2}, {"m": 1, "d": 1}])),
-                "pinned": draw(st.booleans()),
-            }
-            for at in range(draw(st.integers(0, 7)))
-        ],
-        "budget": draw(st.sampled_from([{}, {"max_migrations": 2}, {"max_cost_bytes": 9}])),
-    }
-
-
-def check(document, plan):
-    """The contract's rules, from the two documents alone."""
-    nodes = {node["id"]: node for node in document["nodes"]}
-    groups = {group["id"]: group for group in document["key_groups"]}
-    to = {move["key_group"]: move["to"] for move in plan["moves"]}
-    paid = []
-    for move in plan["moves"]:
-        group = groups[move["key_group"]]
-        assert move["from"] == group["node"] != move["to"]
-        assert not nodes[move["to"]].get("removing")
-        if group["node"] is not None:
-            assert not group["pinned"]
-            assert nodes[group["node"]]["removing"]  # GMA moves nothing else
-            paid.append(max(1, group["state_bytes"]))
-    assert (plan["migrations"], plan["cost_bytes"]) == (len(paid), sum(paid))
-    assert len(paid) <= document["budget"].get("max_migrations", 99)
-    assert sum(paid) <= document["budget"].get("max_cost_bytes", 99)
-    loads, before, after = Counter(), Counter(), Counter()
-    for id_, group in groups.items():
-        node = to.get(id_, group["node"])
-        assert node is not None
-        loads[node] += group["load"] / nodes[node]["capacity"]
-        for resource, amount in group["usage"].items():
-            after[node, resource] += amount
-            before[group["node"], resource] += amount
-    assert plan["node_loads"] == pytest.approx({node: loads[node] for node in nodes})
-    if all(group["node"] is not None for group in groups.values()):
-        for (node, resource), amount in after.items():
-            assert amount <= max(nodes[node]["limits"].get(resource, 99), before[node, resource])
-    mean = plan["mean_load"]
-    distances = [loads[id_] - mean if node["removing"] else abs(loads[id_] - mean) for id_, node in nodes.items()]
-    assert plan["load_distance"] == pytest.approx(max(0, *distances))
-    assert plan["lower_bound"] <= plan["load_distance"]
-    near = plan["load_distance"] <= plan["lower_bound"] + 0.01
-    assert plan["status"] == ("optimal" if near else "feasible") if plan["moves"] else "unchanged"
-
-
 @settings(max_examples=150)
 @given(documents())
 def test_every_plan_keeps_the_contract(document):
     method = method_named("elastic")
     instance = method.read(json.dumps(document).encode())
     plan = method.solve(instance, Never(), 0)
-    check(document, plan.document)
+    check(document, plan.document, "elastic")
+    marked = {node["id"] for node in document["nodes"] if node["removing"]}
+    assert all(
+        move["from"] is None or move["from"] in marked for move in plan.document["moves"]
+    )  # it moves nothing else
     assert method.solve(instance, Never(), 7) == plan
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.models.test_balance_properties import broken_rules, load_distance
 from trimtab_controller.cli import main
 from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, problem_of, repaid_charge
 from trimtab_models.albic.solve import AlbicParams, Strategy, solve
@@ -259,32 +260,6 @@ def clusters(draw):
     return homes, each(st.floats(4, 15), count), draw(st.lists(ends, max_size=8)), rules
 
 
-def broken_rules(problem, allocation):
-    """The rules that `allocation` breaks, key group by key group. Limits only if all were placed before."""
-    balance, broken, spent, count = problem.balance, [], 0.0, 0
-    for key_group, (home, node) in enumerate(zip(balance.home, allocation, strict=True)):
-        if node == home:
-            continue
-        if balance.removing[node]:
-            broken.append(f"{key_group} moved onto marked node {node}")
-        if home >= 0:
-            count, spent = count + 1, spent + balance.cost_bytes[key_group]
-            if balance.pinned[key_group]:
-                broken.append(f"{key_group} is pinned")
-    if balance.max_migrations is not None and count > balance.max_migrations:
-        broken.append("max_migrations")
-    if balance.max_cost_bytes is not None and spent > balance.max_cost_bytes:
-        broken.append("max_cost_bytes")
-    if (balance.home >= 0).all():
-        for resource, limit in enumerate(balance.limit):
-            for node, most in enumerate(limit):
-                row = balance.usage_on(np.arange(len(allocation)), np.full(len(allocation), node))[resource]
-                before, after = row[balance.home == node].sum(), row[allocation == node].sum()
-                if after > max(most, before):
-                    broken.append(f"limit of node {node}")
-    return broken
-
-
 def predicted_loads(problem, allocation):
     """Flow by flow."""
     loads, home = problem.balance.load.copy(), problem.balance.home
@@ -297,15 +272,6 @@ def predicted_loads(problem, allocation):
     return loads
 
 
-def load_distance(balance, loads, allocation):
-    mean = sum(loads) / sum(balance.capacity[~balance.removing])
-    worst = 0.0
-    for node, capacity in enumerate(balance.capacity):
-        deviation = sum(loads[allocation == node]) / capacity - mean
-        worst = max(worst, deviation if balance.removing[node] else abs(deviation))
-    return worst
-
-
 @given(clusters(), st.sampled_from([MANY, ONE]))
 @quick
 def test_every_plan_keeps_every_rule_and_tells_the_truth(cluster, arguments, params):
@@ -313,10 +279,10 @@ def test_every_plan_keeps_every_rule_and_tells_the_truth(cluster, arguments, par
     problem = cluster(homes, loads, flows, **rules)
     result = plan_of(problem, params, seed=5)
     allocation = result.balance.allocation
-    assert broken_rules(problem, allocation) == []
+    assert broken_rules(problem.balance, allocation) == []
     after = predicted_loads(problem, allocation)
-    assert result.predicted_load_distance == pytest.approx(load_distance(problem.balance, after, allocation), abs=1e-8)
-    given_distance = load_distance(problem.balance, problem.balance.load, allocation)
+    assert result.predicted_load_distance == pytest.approx(load_distance(problem.balance, allocation, after), abs=1e-8)
+    given_distance = load_distance(problem.balance, allocation)
     assert result.balance.score.load_distance == pytest.approx(given_distance, abs=1e-8)
     assert result.balance.lower_bound <= given_distance + 1e-8
     assert result.within == (result.predicted_load_distance <= problem.balance.max_load_distance + 1e-7)
@@ -332,7 +298,7 @@ def test_collocation_is_given_up_for_load_distance_only(cluster, arguments):
     problem = cluster([max(0, home) for home in homes], loads, flows, **rules)
     result = plan_of(problem)
     home = problem.balance.home
-    before = load_distance(problem.balance, problem.balance.load, home)
+    before = load_distance(problem.balance, home)
     if result.partition_load > 0 and result.predicted_load_distance >= before - 1e-9:
         assert result.collocation >= problem.collocation(home) - 1e-12
         if result.balance.status is not PlanStatus.UNCHANGED:
