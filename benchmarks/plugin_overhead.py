@@ -29,7 +29,7 @@ from flights.dataset import Flight, read_flights
 from flights.producer import FlightProducer
 from flights.wire import CHANGELOG, TOTALS, TOTALS_PARTITIONS, partitions
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings, worker_name
 from trimtab_sandbox.parser import FLIGHTS_APP
@@ -54,7 +54,7 @@ class Speed:
 @contextmanager
 def one_worker(
     *, plugin: bool, work: int = 0, key_groups: int = KEY_GROUPS, interval_s: float = 1.0
-) -> Iterator[Cluster]:
+) -> Iterator[SandboxCluster]:
     """A broker, an agent and one worker of the flights job that is ready."""
     environment = {
         **FLIGHTS_ENVIRONMENT,
@@ -70,7 +70,7 @@ def one_worker(
         interval_s=interval_s,
         environment=environment,
     )
-    with tempfile.TemporaryDirectory() as folder, Cluster(settings, Path(folder)) as cluster:
+    with tempfile.TemporaryDirectory() as folder, SandboxCluster(settings, Path(folder)) as cluster:
         cluster.start_broker()
         compacted = {"cleanup.policy": "compact"}
         cluster.broker.create_topics(

@@ -19,7 +19,7 @@ from flights.dataset import read_flights
 from flights.producer import FlightProducer
 from trimtab_protocol.messages.names import topic_settings
 from trimtab_protocol.messages.report import Report, decode_report
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 
 SETTLE_S = 2.0
 WORK = 60
@@ -51,7 +51,7 @@ def alternate(producer: FlightProducer, rate: float, *, turns: int, seconds: flo
     return spans
 
 
-def read_reports(cluster: Cluster) -> list[Report]:
+def read_reports(cluster: SandboxCluster) -> list[Report]:
     """All reports so far."""
     now_ms = time.time() * 1000
     topic = cluster.topics.reports

@@ -26,9 +26,8 @@ from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.names import MAX_PARTITIONS, OperatorId
 from trimtab_protocol.messages.owner_rows import PART_SIZE
-from trimtab_sandbox.cluster import Cluster, program
+from trimtab_sandbox.cluster import ConsoleAccess, SandboxCluster, program
 from trimtab_sandbox.configuration import CONSOLE, SandboxSettings
-from trimtab_sandbox.console import ConsoleAccess
 
 LIMIT_S = 300.0
 PROGRAM = tuple(program("trimtab_controller.cli"))
@@ -47,14 +46,14 @@ def main() -> int:
         operators = tuple(OperatorId(f"o{number}") for number in range(count))
         fleet = Fleet(workers=workers, key_groups=key_groups, operators=operators, now=time.time())
         settings = SandboxSettings(app="flights.app:app", app_folder=Path(), cluster=CLUSTER)
-        with tempfile.TemporaryDirectory() as folder, Cluster(settings, Path(folder)) as cluster:
+        with tempfile.TemporaryDirectory() as folder, SandboxCluster(settings, Path(folder)) as cluster:
             cluster.start_broker()
             publish(fleet, cluster)
             measure(cluster, f"{APP}/o0/17", given.rounds)
     return 0
 
 
-def publish(fleet: Fleet, cluster: Cluster) -> None:
+def publish(fleet: Fleet, cluster: SandboxCluster) -> None:
     """Put the messages of the fleet on the topics, the placement signed by the controller's key."""
     key = load_signing_key(cluster.keys.key)
     placed = placement_records(fleet.placement(PART_SIZE), None, cluster.topics)
@@ -72,7 +71,7 @@ def publish(fleet: Fleet, cluster: Cluster) -> None:
     assert producer.flush(LIMIT_S) == 0, "the broker has not taken all records"
 
 
-def measure(cluster: Cluster, key_group: str, rounds: int) -> None:
+def measure(cluster: SandboxCluster, key_group: str, rounds: int) -> None:
     """Ask for one key group, in the terminal and at the console."""
     config = str(cluster.write_controller_toml())
     command = [*PROGRAM, "why", key_group, "--json", "--config", config]

@@ -19,7 +19,7 @@ from flights.wire import APP, CHANGELOG, DELAYS, SOURCE, SUMS, partitions
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster, program
+from trimtab_sandbox.cluster import SandboxCluster, program
 from trimtab_sandbox.configuration import worker_name
 
 TICK_S = 0.2
@@ -49,7 +49,7 @@ class SteeredRun:
     """
 
     def __init__(
-        self, cluster: Cluster, *, key_groups: int, rate: float, view: Viewer, more_topics: Sequence[Topic] = ()
+        self, cluster: SandboxCluster, *, key_groups: int, rate: float, view: Viewer, more_topics: Sequence[Topic] = ()
     ) -> None:
         self.cluster = cluster
         self._topics = [*topics_of_the_job(key_groups), *more_topics]

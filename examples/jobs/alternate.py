@@ -16,7 +16,7 @@ from trimtab_protocol.messages.intents import MoveKeyGroups, RequestedMove
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.settings.kafka import KafkaSettings
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 
 LIMIT_S, SETTLE_S, WRITE_LIMIT_S = 120.0, 5.0, 10.0
 ATTEMPTS = 3
@@ -28,7 +28,7 @@ Either = TypeVar("Either", Placed, Phase)
 class Run(Protocol):
     """What is needed of a job's run."""
 
-    cluster: Cluster
+    cluster: SandboxCluster
     watch: StatusWatch
 
     @property

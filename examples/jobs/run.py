@@ -23,7 +23,7 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import AppStatus
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster, program
+from trimtab_sandbox.cluster import SandboxCluster, program
 from trimtab_sandbox.configuration import SandboxSettings, worker_name
 from trimtab_sandbox.cpu import Part
 
@@ -83,7 +83,7 @@ class JobRun:
         )
         self._open = ExitStack()
         with ExitStack() as opening:
-            self.cluster = opening.enter_context(Cluster(settings, self.folder))
+            self.cluster = opening.enter_context(SandboxCluster(settings, self.folder))
             self._start(opening)
             self._open = opening.pop_all()
         return self

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -17,8 +18,7 @@ from trimtab_controller.kafka.host_keys import approving, change_keys
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_or_make_key
 from trimtab_protocol.messages.names import HostId, Topics, TopicSettings, topic_settings
-from trimtab_sandbox.broker import Detour, Topic, free_ports, log_end
-from trimtab_sandbox.brokers import Brokers
+from trimtab_sandbox.broker import Brokers, Detour, Topic, free_ports, log_end
 from trimtab_sandbox.configuration import (
     BROKER,
     CONSOLE,
@@ -27,21 +27,24 @@ from trimtab_sandbox.configuration import (
     LOOPBACK,
     MAX_WORKERS,
     SandboxSettings,
+    Table,
     WorkerLaunch,
     agent_configuration,
     controller_configuration,
     host_name,
     shutdown_order,
+    to_toml,
     worker_launch,
     worker_name,
 )
-from trimtab_sandbox.console import ConsoleAccess, operator_token
 from trimtab_sandbox.cpu import CpuMeter, Part
 from trimtab_sandbox.processes import Child, LeftOver, Processes
 from trimtab_sandbox.readiness import connected_workers
 from trimtab_sandbox.state import SOCKETS_PREFIX, SandboxState, StartedProcess
-from trimtab_sandbox.toml import Table, to_toml
 
+CONSOLE_USER, CONSOLE_ROLE = "sandbox", "operator"
+"""Whom intents of the sandbox's console name, and what they may do."""
+TOKEN_LIMIT_S = 120.0
 CONTROLLER_TOML = Path(CONTROLLER, "controller.toml")
 """Where the controller's configuration lies in the folder of a sandbox."""
 AGENT_READY_LIMIT_S = 60.0
@@ -50,11 +53,38 @@ SOCKET_PATH_BYTES = 100
 """Longest path of a Unix socket that every system allows."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleAccess:
+    """Where the console is, and a token with which everything may be done there."""
+
+    address: str
+    token: str
+
+    @property
+    def link(self) -> str:
+        """Logs a browser in: the part behind # is not sent to a server, and the page removes it from the address."""
+        return f"{self.address}#token={self.token}"
+
+
+def operator_token(folder: Path, command: Sequence[str]) -> str:
+    """The token in this folder; `command`, a call of `trimtab`, makes it when there is none.
+
+    Raises OSError, subprocess.SubprocessError.
+    """
+    file, config = folder / f"{CONSOLE_ROLE}.token", folder / "console.toml"
+    if not file.exists():
+        arguments = ["console", "token", CONSOLE_USER, "--role", CONSOLE_ROLE, "--config", str(config)]
+        made = subprocess.run([*command, *arguments], check=True, capture_output=True, text=True, timeout=TOKEN_LIMIT_S)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
+            opened.write(made.stdout)
+    return file.read_text(encoding="utf-8").strip()
+
+
 class ClusterError(Exception):
     """A part of the cluster did not start, or has ended."""
 
 
-class Cluster:
+class SandboxCluster:
     """The parts of a sandbox.  Each can be started, stopped and killed alone.
 
     Leaving the context ends all parts by process id, in order: controller, workers, agents, broker.  If this process is

@@ -17,7 +17,7 @@ from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.jars.java import JavaMissingError
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_sandbox.broker import BrokerError, Topic, log_end
-from trimtab_sandbox.cluster import CONTROLLER_TOML, Cluster, ClusterError
+from trimtab_sandbox.cluster import CONTROLLER_TOML, ClusterError, SandboxCluster
 from trimtab_sandbox.configuration import BROKER, SandboxSettings
 from trimtab_sandbox.parser import FLIGHTS_APP
 from trimtab_sandbox.readiness import CONSOLE_MODULES, missing_modules
@@ -71,7 +71,7 @@ def run_up(arguments: argparse.Namespace) -> int:
         )
     _make_room(folder)
     print(f"starting, logs in {folder / 'logs'}", flush=True)
-    with Cluster(settings, folder) as cluster:
+    with SandboxCluster(settings, folder) as cluster:
         cluster.start(topics, act=arguments.act)
         console = None if missing_modules(CONSOLE_MODULES) else cluster.start_console()
         away = cluster.wait_for_workers(CONNECT_LIMIT_S)

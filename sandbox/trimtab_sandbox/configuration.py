@@ -1,14 +1,50 @@
-"""The settings of a sandbox, and the configuration files of its agents and its controller."""
+"""The settings of a sandbox, and the configuration files of its agents and its controller.
 
+They are TOML, which the standard library can only read.
+"""
+
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from trimtab_controller.security.keys import KeyFiles
-from trimtab_sandbox.toml import Table
 
+TomlValue = str | bool | int | float | Path | list[str] | list[float]
+Table = Mapping[str, "TomlValue | Table"]
 LOOPBACK = "127.0.0.1"
 MAX_WORKERS = 64
+
+
+def to_toml(table: Table) -> str:
+    """The table as a TOML document; tables in it become sections."""
+    return "\n".join(_lines(table, ())) + "\n"
+
+
+def _lines(table: Table, path: tuple[str, ...]) -> list[str]:
+    lines = [f"[{'.'.join(map(_text, path))}]"] if path else []
+    for key, value in table.items():
+        if not isinstance(value, Mapping):
+            lines.append(f"{_text(key)} = {_value(value)}")
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            lines += _lines(value, (*path, key))
+    return lines
+
+
+def _value(value: TomlValue) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    return _text(str(value))
+
+
+def _text(text: str) -> str:
+    # A JSON string is a TOML string, except for surrogate pairs, so non-ASCII characters stay unescaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

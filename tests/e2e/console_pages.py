@@ -31,8 +31,7 @@ from tests.e2e.console_dialogs import (
 from tests.paths import ROOT
 from tests.programs import program
 from trimtab_client import Access, Client
-from trimtab_sandbox.cluster import Cluster
-from trimtab_sandbox.console import ConsoleAccess
+from trimtab_sandbox.cluster import ConsoleAccess, SandboxCluster
 
 SCREENSHOTS = ROOT / "out" / "console"
 LIMIT_MS = 180_000
@@ -92,7 +91,7 @@ def wait_for_windows(asker: Asker, workers: int) -> None:
     pytest.fail("no window with all workers came")
 
 
-def check_pages(cluster: Cluster) -> None:
+def check_pages(cluster: SandboxCluster) -> None:
     """Load every page of a console beside this cluster, act from them; nothing is amiss, and live values arrive."""
     browser_path = program("chromium")
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
@@ -323,7 +322,7 @@ def see_why(page: Page, asker: Asker, app: str) -> None:
     look(page, "why")
 
 
-def check_rights(cluster: Cluster, access: ConsoleAccess) -> None:
+def check_rights(cluster: SandboxCluster, access: ConsoleAccess) -> None:
     """By the API: a dry run, a drain and its end; viewers, strangers and other sites change nothing."""
     asker = Asker(access)
     body = {"worker": asker.get("workers")["items"][0]["worker"], "reason": "test"}

@@ -31,10 +31,9 @@ from trimtab_protocol.messages.commands import CommandKind, Phase, decode_ack, d
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import AppStatus, RoundStatus, Status
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
-from trimtab_sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, host_name
-from trimtab_sandbox.toml import Table
+from trimtab_sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, Table, host_name
 
 KEY_GROUPS = 24
 CAPACITIES = (0.2, 0.25, 0.35, 0.25, 0.25, 0.25)
@@ -137,7 +136,7 @@ class Day(SteeredRun):
             Topic(name=NOTED, partitions=KEY_GROUPS),
             Topic(name=CHANGELOG, partitions=KEY_GROUPS, settings=compacted),
         ]
-        cluster = Cluster(sandbox_settings(), folder / "sandbox")
+        cluster = SandboxCluster(sandbox_settings(), folder / "sandbox")
         super().__init__(cluster, key_groups=KEY_GROUPS, rate=RATE, view=view, more_topics=more)
         self.folder = folder
         self.leader = CONTROLLER

@@ -11,7 +11,7 @@ from tests.e2e.paced_run import PARTITIONS, Jobs, Run, backlog, counted, create_
 from tests.paths import ROOT
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
 
 WORKERS = 3
@@ -31,7 +31,7 @@ def kept_run(folder: Path, name: str, **environment: str) -> Iterator[Run]:
         controller={"balance": {"min_interval_s": 5.0}},
     )
     with ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(settings, folder / "cluster"))
+        cluster = stack.enter_context(SandboxCluster(settings, folder / "cluster"))
         cluster.start_broker()
         create_topics(cluster)
         cluster.write_controller_toml()
@@ -58,7 +58,7 @@ def row_of(status: Status, worker: str) -> NodeStatus | None:
     return next((row for row in status.nodes if row.worker == worker), None)
 
 
-def started_by(cluster: Cluster, agent: str) -> set[str]:
+def started_by(cluster: SandboxCluster, agent: str) -> set[str]:
     """The workers among the processes that this agent has started."""
     found = set()
     for each in psutil.Process(cluster.pids[agent]).children(recursive=True):

@@ -17,7 +17,7 @@ from tests.e2e.confirmed import Confirmed, ConfirmedProducer
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster, program
+from trimtab_sandbox.cluster import SandboxCluster, program
 
 PARTITIONS = 12
 CHANGELOG = "paced-counts-changelog"
@@ -61,7 +61,7 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    cluster: Cluster
+    cluster: SandboxCluster
     jobs: Jobs
     watch: StatusWatch
     wait: Path
@@ -107,7 +107,7 @@ def backlog(status: Status) -> int:
     return sum(row.backlog or 0 for row in running)
 
 
-def create_topics(cluster: Cluster) -> None:
+def create_topics(cluster: SandboxCluster) -> None:
     """The topics of the job."""
     compacted = Topic(name=CHANGELOG, partitions=PARTITIONS, settings={"cleanup.policy": "compact"})
     cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS), compacted])

@@ -18,7 +18,7 @@ from tests.paths import ROOT
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
 
 PARTITIONS, WORKERS, RATE, PAGES = 8, 3, 60.0, 200
@@ -61,7 +61,7 @@ class Clicks:
 class Run:
     """A cluster whose job may have been started already."""
 
-    cluster: Cluster
+    cluster: SandboxCluster
     watch: StatusWatch
 
     def start_job(self) -> Clicks:
@@ -114,7 +114,7 @@ def page_views(
         environment={"PARTITIONS": str(PARTITIONS), "SESSION_S": str(session_s)},
         controller=controller,  # type: ignore[arg-type]
     )
-    with Cluster(settings, folder / "cluster") as cluster:
+    with SandboxCluster(settings, folder / "cluster") as cluster:
         cluster.start_broker()
         compacted = Topic(name=CHANGELOG, partitions=PARTITIONS, settings={"cleanup.policy": "compact"})
         cluster.broker.create_topics([*(Topic(name=topic, partitions=PARTITIONS) for topic in TOPICS), compacted])

@@ -18,7 +18,7 @@ from tests.programs import program
 from tests.served_metrics import metrics_in
 from trimtab_reference.rules import RULES, alerts, recorded
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import CONTROLLER, LOOPBACK, SandboxSettings, host_name
 
@@ -33,7 +33,7 @@ ANY = {"$cluster": ".*", "$app": ".*", "$__rate_interval": "10s"}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxCluster]:
     """A controller that acts, and two agents, one of them with a worker."""
     for name in ("prometheus", "prometheus-alertmanager"):
         program(name)
@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         workers=HOSTS,
         environment=dict(FLIGHTS_ENVIRONMENT),
     )
-    with Cluster(settings, tmp_path_factory.mktemp("alerting") / "sandbox") as made:
+    with SandboxCluster(settings, tmp_path_factory.mktemp("alerting") / "sandbox") as made:
         made.start_broker()
         partitions = {"flights": 64, "flights-delays": 64, "flights-totals": 4}
         made.broker.create_topics([Topic(name=name, partitions=count) for name, count in partitions.items()])
@@ -55,7 +55,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-def watch(cluster: Cluster, rules: str, folder: Path, webhook: Webhook) -> Monitoring:
+def watch(cluster: SandboxCluster, rules: str, folder: Path, webhook: Webhook) -> Monitoring:
     """Prometheus that sees the controller lead, and both agents."""
     agents = [cluster.ports[host_name(index)][0] for index in range(HOSTS)]
     jobs = {"trimtab-controller": cluster.ports[CONTROLLER], "trimtab-agent": agents}
@@ -66,7 +66,7 @@ def watch(cluster: Cluster, rules: str, folder: Path, webhook: Webhook) -> Monit
     return monitoring
 
 
-def test_rules_and_dashboards_ask_for_what_is_served(cluster: Cluster, tmp_path: Path) -> None:
+def test_rules_and_dashboards_ask_for_what_is_served(cluster: SandboxCluster, tmp_path: Path) -> None:
     shown = [text for name in BOARDS for text in expressions(name, ANY)]
     with Webhook() as webhook:
         monitoring = watch(cluster, RULES.read_text(), tmp_path, webhook)
@@ -86,7 +86,9 @@ def test_rules_and_dashboards_ask_for_what_is_served(cluster: Cluster, tmp_path:
         pytest.param(RULES.read_text(), id="as shipped", marks=pytest.mark.scenario),
     ],
 )
-def test_a_controller_that_stops_is_reported_and_so_is_its_return(cluster: Cluster, rules: str, tmp_path: Path) -> None:
+def test_a_controller_that_stops_is_reported_and_so_is_its_return(
+    cluster: SandboxCluster, rules: str, tmp_path: Path
+) -> None:
     with Webhook() as webhook:
         monitoring = watch(cluster, rules, tmp_path, webhook)
         told = f'ALERTS{{alertname="{ALERT}", cluster="{NAME}"}}'

@@ -10,8 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from trimtab_controller.jars.fetching import cache_folder, jars_of
-from trimtab_sandbox.broker import BOOTSTRAP, Broker, BrokerError, Topic, broker_archive, free_ports
-from trimtab_sandbox.brokers import Brokers
+from trimtab_sandbox.broker import BOOTSTRAP, Broker, BrokerError, Brokers, Topic, broker_archive, free_ports
 from trimtab_sandbox.marks import bound
 from trimtab_sandbox.processes import Processes
 

@@ -16,7 +16,7 @@ from faust.stores.rocksdb import Store
 from faust.types import TP
 
 from trimtab_agent.engines import changelog_files
-from trimtab_agent.engines.changelog_files import Part, Written
+from trimtab_agent.engines.changelog_files import ChangelogPart, Written
 from trimtab_agent.engines.faust.tables import bulk_restore
 from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore, Missing, take_in
 from trimtab_sandbox.broker import Broker, Topic
@@ -187,7 +187,7 @@ def test_a_changelog_larger_than_the_budget_comes_in_several_files(
     async def read() -> None:
         key, folder = table.data.offset_key.decode(), str(tmp_path)
         parts = [
-            Part(topic=tp.topic, partition=tp.partition, first=0, end=len(log), folder=folder, offset_key=key)
+            ChangelogPart(topic=tp.topic, partition=tp.partition, first=0, end=len(log), folder=folder, offset_key=key)
             for tp, log in logs.items()
         ]
         settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}

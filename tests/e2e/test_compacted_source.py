@@ -21,9 +21,8 @@ from tests.paths import ROOT
 from tests.shown import Show
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status
-from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.brokers import Brokers
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.broker import Brokers, Topic
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(900)]
@@ -85,7 +84,7 @@ def reading(folder: Path, survives: Callable[[int], bool]) -> Iterator[Run]:
         controller={"scaling": {"mode": "act", "scale_up_delay_s": 10.0}},
     )
     with ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(settings, folder / "cluster"))
+        cluster = stack.enter_context(SandboxCluster(settings, folder / "cluster"))
         cluster.broker = Brokers(folder / "broker", cluster.processes, settings=EAGER)
         cluster.start_broker()
         cluster.broker.create_topics(

@@ -15,7 +15,7 @@ from tests.programs import program
 from trimtab_client import Access, Client
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import CONTROLLER, SandboxSettings
 
@@ -28,14 +28,14 @@ ONE_BY_ONE = {"handovers_in_flight": 1, "handovers_per_host": 1, "key_groups_per
 """So that a plan is still in flight when a person has found the button that ends it."""
 
 
-def started(folder: Path, *, workers: int, pool: int) -> Cluster:
+def started(folder: Path, *, workers: int, pool: int) -> SandboxCluster:
     """A cluster that acts, with the flights' app; to be closed by the caller."""
     settings = SandboxSettings(
         app="flights.app:app", app_folder=EXAMPLES, workers=workers, pool=pool, app_id=APP,
         environment={**FLIGHTS_ENVIRONMENT, "FLIGHTS_KEY_GROUPS": str(KEY_GROUPS)},
         controller={"execution": ONE_BY_ONE},
     )  # fmt: skip
-    cluster = Cluster(settings, folder)
+    cluster = SandboxCluster(settings, folder)
     sizes = {"flights": KEY_GROUPS, "flights-delays": KEY_GROUPS, "flights-totals": 4}
     try:
         cluster.start([Topic(name=name, partitions=count) for name, count in sizes.items()], act=True)
@@ -46,7 +46,7 @@ def started(folder: Path, *, workers: int, pool: int) -> Cluster:
 
 
 @contextmanager
-def operating(cluster: Cluster) -> Iterator[tuple[Page, str, Client]]:
+def operating(cluster: SandboxCluster) -> Iterator[tuple[Page, str, Client]]:
     """A browser whose operator is logged in, the console's address, and a client; pages must show no fault."""
     expect.set_options(timeout=LIMIT_MS)
     access = cluster.start_console()
@@ -80,7 +80,7 @@ def owners(console: Client) -> set[str | None]:
     return {row.owner for row in console.placement(APP)}
 
 
-def accept_a_lost_journal(page: Page, address: str, console: Client, cluster: Cluster) -> None:
+def accept_a_lost_journal(page: Page, address: str, console: Client, cluster: SandboxCluster) -> None:
     """Somebody deletes the journal; the next controller decides nothing until the operator accepts that."""
     cluster.kill(CONTROLLER)
     producer = Producer({"bootstrap.servers": cluster.broker.address})
@@ -98,7 +98,7 @@ def accept_a_lost_journal(page: Page, address: str, console: Client, cluster: Cl
     until(lambda: owners(console) == {"w0", "w1", "w2"}, "all key groups have owners")
 
 
-def forget_a_lost_worker(page: Page, address: str, console: Client, cluster: Cluster) -> None:
+def forget_a_lost_worker(page: Page, address: str, console: Client, cluster: SandboxCluster) -> None:
     """A worker dies, then its host: its name is forgotten by the button in its row, then by name."""
     cluster.kill("w2")
     until(lambda: [row.worker for row in console.workers(state="away")] == ["w2"], "w2 is away")

@@ -20,7 +20,7 @@ from tests.paths import ROOT
 from tests.shown import Show
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
 
 pytestmark = pytest.mark.scenario
@@ -55,7 +55,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         controller={"balance": {"min_interval_s": 10.0, "catch_up_s": 120.0}},
     )
     with ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(settings, folder / "cluster"))
+        cluster = stack.enter_context(SandboxCluster(settings, folder / "cluster"))
         cluster.start_broker()
         create_topics(cluster)
         cluster.write_controller_toml()

@@ -23,7 +23,7 @@ from trimtab_protocol.messages.placement_parts import decode_record
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import DecisionStatus, Status
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(3600)]
@@ -41,7 +41,7 @@ AGAIN_S = 1.0
 class Play:
     """The cluster, what was `told` of it, and when the worker was started that somebody starts again (`again`)."""
 
-    def __init__(self, cluster: Cluster, watch: StatusWatch) -> None:
+    def __init__(self, cluster: SandboxCluster, watch: StatusWatch) -> None:
         self.cluster, self.watch, self.bootstrap = cluster, watch, cluster.broker.address
         self.told: list[Status] = []
         self.again: int | None = None
@@ -162,7 +162,7 @@ def play(tmp_path: Path) -> Iterator[Play]:
         environment={"PARTITIONS": str(PARTITIONS)},
         controller={"stream": {"window_s": 10.0, "watermark_s": 5.0}},  # many processes: windows come late
     )
-    with Cluster(settings, tmp_path / "sandbox") as cluster:
+    with SandboxCluster(settings, tmp_path / "sandbox") as cluster:
         cluster.start_broker()
         cluster.broker.create_topics([Topic(name="orders", partitions=PARTITIONS)])
         cluster.start_controller(act=True)

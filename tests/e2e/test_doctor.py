@@ -19,7 +19,7 @@ from flights.wire import APP
 from tests.e2e.console_pages import check_pages
 from trimtab_protocol.messages.names import Topics
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings
 
@@ -32,12 +32,12 @@ Findings = dict[str, list[tuple[str, str]]]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxCluster]:
     settings = SandboxSettings(
         app="flights.app:app", app_folder=EXAMPLES, workers=HOSTS, pool=POOL, app_id=APP,
         environment=dict(FLIGHTS_ENVIRONMENT),
     )  # fmt: skip
-    with Cluster(settings, tmp_path_factory.mktemp("doctor") / "sandbox") as made:
+    with SandboxCluster(settings, tmp_path_factory.mktemp("doctor") / "sandbox") as made:
         made.start(
             [
                 Topic(name="flights", partitions=64),
@@ -54,7 +54,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-def doctor(cluster: Cluster, path: Path | None = None, **environment: str) -> tuple[int, Findings]:
+def doctor(cluster: SandboxCluster, path: Path | None = None, **environment: str) -> tuple[int, Findings]:
     command = [*PROGRAM, "doctor", "--json", "--config", str(path or cluster.controller_toml)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, check=False
@@ -72,7 +72,7 @@ def faults(found: Findings) -> dict[str, list[str]]:
     return {check: texts for check, texts in rows.items() if texts}
 
 
-def alter(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> None:
+def alter(cluster: SandboxCluster, topic: str, settings: Mapping[str, str]) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.broker.address})
     entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
@@ -80,7 +80,7 @@ def alter(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> None:
         answer.result(30)
 
 
-def test_a_healthy_cluster_is_all_right(cluster: Cluster) -> None:
+def test_a_healthy_cluster_is_all_right(cluster: SandboxCluster) -> None:
     code, found = doctor(cluster)
     assert code == 0, found
     assert list(found) == [
@@ -94,12 +94,12 @@ def test_a_healthy_cluster_is_all_right(cluster: Cluster) -> None:
 
 
 @pytest.mark.timeout(1500)
-def test_the_console_shows_it_in_a_browser(cluster: Cluster) -> None:
+def test_the_console_shows_it_in_a_browser(cluster: SandboxCluster) -> None:
     """Here because the cluster is up."""
     check_pages(cluster)
 
 
-def test_what_this_host_lacks(cluster: Cluster, tmp_path: Path) -> None:
+def test_what_this_host_lacks(cluster: SandboxCluster, tmp_path: Path) -> None:
     code, found = doctor(cluster, JAVA_HOME="/nowhere", TRIMTAB_JARS=str(tmp_path))
     assert (code, set(faults(found))) == (1, {"java", "jars"}), found
     assert found["java"][0][1].startswith("JAVA_HOME is /nowhere")
@@ -107,7 +107,7 @@ def test_what_this_host_lacks(cluster: Cluster, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "nothing is fetched"
 
 
-def test_a_broker_that_is_not_there_leaves_the_rest_unchecked(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_broker_that_is_not_there_leaves_the_rest_unchecked(cluster: SandboxCluster, tmp_path: Path) -> None:
     path = tmp_path / "controller.toml"
     path.write_text(cluster.controller_toml.read_text().replace(cluster.broker.address, "127.0.0.1:9"))
     code, found = doctor(cluster, path)
@@ -117,7 +117,7 @@ def test_a_broker_that_is_not_there_leaves_the_rest_unchecked(cluster: Cluster, 
     assert unseen == {"rights", "topics", "clocks", "agents", "changelogs", "leader"}
 
 
-def test_a_listener_that_speaks_otherwise(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_listener_that_speaks_otherwise(cluster: SandboxCluster, tmp_path: Path) -> None:
     path = tmp_path / "controller.toml"
     address = f'"{cluster.broker.address}"'
     path.write_text(cluster.controller_toml.read_text().replace(address, address + "\ntls = {}"))
@@ -126,7 +126,7 @@ def test_a_listener_that_speaks_otherwise(cluster: Cluster, tmp_path: Path) -> N
     assert found["broker"][0][1].startswith("no TLS with the brokers: ")
 
 
-def test_topics_that_are_wrong_or_missing(cluster: Cluster) -> None:
+def test_topics_that_are_wrong_or_missing(cluster: SandboxCluster) -> None:
     """The last test: what it breaks stays broken."""
     topics = Topics(cluster.settings.cluster)
     alter(cluster, topics.journal, {"cleanup.policy": "delete"})

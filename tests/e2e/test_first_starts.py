@@ -12,9 +12,8 @@ from flights.watch import StatusWatch
 from tests.paths import ROOT
 from trimtab_protocol.messages.names import topic_settings
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.brokers import Brokers
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.broker import Brokers, Topic
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import BROKER, CONSOLE, CONTROLLER, SandboxSettings
 from trimtab_sandbox.cpu import Part
 
@@ -44,7 +43,7 @@ ORDERS = (
 )
 
 
-def until(holds: Callable[[], object], what: str, cluster: Cluster) -> None:
+def until(holds: Callable[[], object], what: str, cluster: SandboxCluster) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not holds():
         cluster.check()
@@ -52,7 +51,7 @@ def until(holds: Callable[[], object], what: str, cluster: Cluster) -> None:
         time.sleep(0.2)
 
 
-def start(cluster: Cluster, name: str) -> None:
+def start(cluster: SandboxCluster, name: str) -> None:
     if name == BROKER:
         cluster.broker.start()
         cluster._adopt(BROKER, cluster.broker.members[0].process, Part.BROKER)
@@ -67,7 +66,7 @@ def start(cluster: Cluster, name: str) -> None:
         cluster.start_console()
 
 
-def told(cluster: Cluster, waits_for: Mapping[str, str], names: list[str]) -> bool:
+def told(cluster: SandboxCluster, waits_for: Mapping[str, str], names: list[str]) -> bool:
     logs = {name: (cluster.logs / f"{name}.log").read_text(encoding="utf-8") for name in names if name in waits_for}
     return all(waits_for[name] in log for name, log in logs.items())
 
@@ -98,7 +97,7 @@ def test_whoever_starts_first_nobody_ends_and_the_topics_are_the_same(
         capacity_cores=0.5,
         environment={"PARTITIONS": str(PARTITIONS), "BURN_S": "0.001"},
     )
-    with Cluster(settings, tmp_path / "cluster") as cluster:
+    with SandboxCluster(settings, tmp_path / "cluster") as cluster:
         defaults = {"auto.create.topics.enable": makes_topics}
         cluster.broker = Brokers(tmp_path / "broker", cluster.processes, settings=defaults)
         cluster.broker.start()  # it gets its ports, and stays empty

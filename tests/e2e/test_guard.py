@@ -30,7 +30,7 @@ from trimtab_protocol.messages.events import decode_event
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(1500)]
@@ -150,7 +150,7 @@ def settings_of(job: Job, name: str, slow: Path, guard: Mapping[str, Any], *, pa
 
 
 @contextmanager
-def cluster_with(job: Job, cluster: Cluster, folder: Path) -> Iterator[tuple[Run, TimedJobs]]:
+def cluster_with(job: Job, cluster: SandboxCluster, folder: Path) -> Iterator[tuple[Run, TimedJobs]]:
     """One worker that does everything, and two that have just joined; nothing moves yet."""
     with ExitStack() as stack:
         stack.enter_context(cluster)
@@ -187,7 +187,7 @@ def play(job: Job, folder: Path, name: str, guard: Mapping[str, Any], *, paced: 
     files = [Path(f"{slow}-{worker}") for worker in job.slow]
     for each in files:
         each.touch()
-    cluster = Cluster(settings_of(job, name, slow, guard, paced=paced), folder / name)
+    cluster = SandboxCluster(settings_of(job, name, slow, guard, paced=paced), folder / name)
     with cluster_with(job, cluster, folder / name) as (run, jobs):
         run.trimtab("resume")
         run.until(lambda status: status.rounds, "a plan", 120.0)

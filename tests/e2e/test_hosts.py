@@ -24,7 +24,7 @@ from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
 
 pytestmark = pytest.mark.scenario
@@ -56,7 +56,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         controller={"balance": {"min_interval_s": 10.0, "load_distance": 8.0}},
     )
     with ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(settings, folder / "cluster"))
+        cluster = stack.enter_context(SandboxCluster(settings, folder / "cluster"))
         cluster.start_broker()
         compacted = Topic(name="paced-counts-changelog", partitions=PARTITIONS, settings={"cleanup.policy": "compact"})
         cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS), compacted])

@@ -22,7 +22,7 @@ from trimtab_controller.seen import Seen
 from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.messages.status import AppStatus, Status
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
 
 pytestmark = pytest.mark.timeout(1800)  # windows come late on a busy machine, and each change waits for some
@@ -104,7 +104,7 @@ def changelog(bootstrap: str, table: str, app: str = "orders") -> tuple[Sums, in
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[SandboxCluster]:
     settings = SandboxSettings(
         app="tests.e2e.job_change_app:app",
         app_folder=ROOT,
@@ -113,7 +113,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         environment={"PARTITIONS": str(PARTITIONS)},
         controller={"stream": {"window_s": 2.0, "watermark_s": 1.0}},
     )
-    with Cluster(settings, tmp_path / "sandbox") as started:
+    with SandboxCluster(settings, tmp_path / "sandbox") as started:
         yield started
     assert started.left_over().nothing
 
@@ -123,14 +123,14 @@ def said(reason: str | None) -> str | None:
     return reason and reason.split(":")[0]
 
 
-def upgrade(cluster: Cluster, index: int, **environment: str) -> None:
+def upgrade(cluster: SandboxCluster, index: int, **environment: str) -> None:
     name = f"w{index}"
     assert cluster.stop(name) == 0
     cluster.environments[name] = environment
     cluster.start_worker(index)
 
 
-def wait_for(cluster: Cluster, watch: StatusWatch, what: str, condition: Callable[[Status], bool]) -> None:
+def wait_for(cluster: SandboxCluster, watch: StatusWatch, what: str, condition: Callable[[Status], bool]) -> None:
     """Until the status is like this; no process may fail meanwhile."""
     deadline = time.monotonic() + LIMIT_S
     while (status := watch.poll()) is None or not condition(status):
@@ -151,7 +151,7 @@ UNNAMED = (PARTITIONS, {"all"})
 class Job:
     """The job on a running cluster.  Its methods change it as its owners would, and wait until the status says so."""
 
-    def __init__(self, cluster: Cluster, watch: StatusWatch) -> None:
+    def __init__(self, cluster: SandboxCluster, watch: StatusWatch) -> None:
         self.cluster = cluster
         self.watch = watch
         self.bootstrap = cluster.broker.address
@@ -216,7 +216,9 @@ class Job:
         wait("the old app is forgotten", {app: steered})
 
 
-def test_a_job_whose_topic_is_missing_and_whose_operators_are_named_is_told_what_it_lacks(cluster: Cluster) -> None:
+def test_a_job_whose_topic_is_missing_and_whose_operators_are_named_is_told_what_it_lacks(
+    cluster: SandboxCluster,
+) -> None:
     """And loses nothing."""
     cluster.start(act=True)
     bootstrap = cluster.broker.address
@@ -234,7 +236,7 @@ def test_a_job_whose_topic_is_missing_and_whose_operators_are_named_is_told_what
 
 
 @pytest.mark.scenario
-def test_a_host_is_cloned_and_the_app_gets_another_id(cluster: Cluster) -> None:
+def test_a_host_is_cloned_and_the_app_gets_another_id(cluster: SandboxCluster) -> None:
     cluster.start([Topic(name="orders", partitions=PARTITIONS)], act=True)
     bootstrap = cluster.broker.address
     orders = Orders(bootstrap)
@@ -255,7 +257,7 @@ def test_a_host_is_cloned_and_the_app_gets_another_id(cluster: Cluster) -> None:
 
 
 @pytest.mark.scenario
-def test_operators_are_named_in_a_rolling_upgrade_and_unnamed_in_another(cluster: Cluster) -> None:
+def test_operators_are_named_in_a_rolling_upgrade_and_unnamed_in_another(cluster: SandboxCluster) -> None:
     cluster.start([Topic(name="orders", partitions=PARTITIONS)], act=True)
     bootstrap = cluster.broker.address
     orders = Orders(bootstrap)
@@ -284,7 +286,7 @@ def check_sums(bootstrap: str, orders: Orders, app: str) -> None:
         time.sleep(1.0)
 
 
-def check_logs(cluster: Cluster) -> None:
+def check_logs(cluster: SandboxCluster) -> None:
     for name in ("w0", "w1", "h0", "h1", "controller"):
         log = (cluster.logs / f"{name}.log").read_text()
         assert "Traceback" not in log, name

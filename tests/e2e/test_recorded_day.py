@@ -28,7 +28,7 @@ from tests.shown import Show
 from trimtab_controller.cli.replay import AS_DONE
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings
 from trimtab_sandbox.parser import FLIGHTS_APP
@@ -70,7 +70,7 @@ def settings(name: str) -> SandboxSettings:
 class Day:
     """A cluster over a day, and what it has recorded."""
 
-    def __init__(self, cluster: Cluster, stack: ExitStack) -> None:
+    def __init__(self, cluster: SandboxCluster, stack: ExitStack) -> None:
         self.cluster = cluster
         cluster.start_broker()
         cluster.write_controller_toml()
@@ -123,7 +123,7 @@ class Day:
 
 def test_a_day_that_was_steered_is_replayed_under_three_settings(tmp_path: Path, unique: str, show: Show) -> None:
     with ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(settings(unique), tmp_path / "cluster"))
+        cluster = stack.enter_context(SandboxCluster(settings(unique), tmp_path / "cluster"))
         day = Day(cluster, stack)
         took_s = day.pass_by()
         last = ("--last", f"{took_s:.0f}s")

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster, ClusterError
+from trimtab_sandbox.cluster import ClusterError, SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
 from trimtab_sandbox.cpu import Part
 
@@ -37,18 +37,18 @@ async def echo(stream):
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[SandboxCluster]:
     (tmp_path / "shop.py").write_text(APP)
     settings = SandboxSettings(
         app="shop:app", app_folder=tmp_path, workers=2, cluster="sandbox-test", environment={"GREETER": "{worker}"}
     )
-    with Cluster(settings, tmp_path / "sandbox") as started:
+    with SandboxCluster(settings, tmp_path / "sandbox") as started:
         yield started
     assert started.left_over().nothing
     assert not started.sockets.exists()
 
 
-def answers(cluster: Cluster, words: list[str]) -> set[str]:
+def answers(cluster: SandboxCluster, words: list[str]) -> set[str]:
     """What comes out when the words go in, one to each partition."""
     producer = Producer({"bootstrap.servers": cluster.broker.address})
     for partition, word in enumerate(words):
@@ -66,7 +66,7 @@ def answers(cluster: Cluster, words: list[str]) -> set[str]:
     return found
 
 
-def test_workers_join_work_and_can_be_killed_and_replaced(cluster: Cluster) -> None:
+def test_workers_join_work_and_can_be_killed_and_replaced(cluster: SandboxCluster) -> None:
     cluster.start_broker()
     cluster.broker.create_topics([Topic(name="words", partitions=2), Topic(name="echoes", partitions=1)])
     for index in range(2):
@@ -92,7 +92,7 @@ def test_workers_join_work_and_can_be_killed_and_replaced(cluster: Cluster) -> N
     assert {cluster.topics.reports, cluster.topics.handover, cluster.topics.journal} <= set(topics)
 
 
-def test_a_worker_that_fails_by_itself_is_reported_with_its_log(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_worker_that_fails_by_itself_is_reported_with_its_log(cluster: SandboxCluster, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("raise RuntimeError('no such shop')")
     cluster.start_broker()
     worker = cluster.start_worker(1)

@@ -19,7 +19,7 @@ from tests.paths import ROOT
 from tests.shown import Show
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(480)]
@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         },
     )
     with ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(settings, folder / "cluster"))
+        cluster = stack.enter_context(SandboxCluster(settings, folder / "cluster"))
         cluster.start_broker()
         create_topics(cluster)
         cluster.write_controller_toml()

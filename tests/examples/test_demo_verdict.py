@@ -1,7 +1,9 @@
-"""What the demo promises, and how it tells noise from what it shows."""
+"""What the demo promises, how it tells noise from what it shows, and how it counts pauses."""
 
 import copy
 import io
+import math
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +12,8 @@ from rich.console import Console
 
 from flights.demo.evidence import Evidence, Stay, stays_of
 from flights.demo.loads import deviations, load_distance, windows_inside
-from flights.demo.pauses import Moved, calm_twins
+from flights.demo.noise import FALSE_ALARM, Spread, lower_limit, means, spreads, t_quantile
+from flights.demo.pauses import Moved, Passage, Waits, around_handovers, calm_twins, in_calm, summarise
 from flights.demo.summary import Course, Scaled, broken_promises, missed_promises, summary
 from flights.demo.view import closing
 from flights.verify import Answers, Events
@@ -333,3 +336,117 @@ def test_a_step_back_in_the_changelog_breaks_the_promise_about_data_and_is_shown
     shown = console.export_text()
     assert "2 sums checked, 0 wrong, 3 counts stepped back" in shown
     assert "BROKEN: 3 counts stepped back in the table's changelog" in shown
+
+
+W0, W1 = WorkerId("w0"), WorkerId("w1")
+
+
+@pytest.mark.parametrize(
+    ("level", "degrees", "expected"),
+    [
+        (0.025, 1, 12.706),
+        (0.025, 2, 4.303),
+        (0.001, 3, 10.215),
+        (0.0005, 4, 8.610),
+        (0.001, 10, 4.144),
+        (0.0005, 20, 3.850),
+    ],
+)
+def test_quantiles_are_those_of_the_tables(level: float, degrees: int, expected: float) -> None:
+    assert t_quantile(level, degrees) == pytest.approx(expected, abs=0.001)
+
+
+@pytest.mark.parametrize(("level", "degrees"), [(0.6, 5), (0.0, 5), (0.01, 0)])
+def test_a_quantile_that_is_not_computed_is_refused(level: float, degrees: int) -> None:
+    with pytest.raises(ValueError, match=r"expected 1e-9 to 0\.5, and at least 1"):
+        t_quantile(level, degrees)
+
+
+def test_spreads_are_about_the_mean_of_each_span() -> None:
+    calm = [{W0: 9.0, W1: 1.0}, {W0: 11.0, W1: 1.0}]
+    after = [{W0: 1.0, W1: 0.0}, {W0: 2.0}, {W0: 3.0}]
+    found = spreads([calm, after])
+    assert found[W0] == Spread(pp=pytest.approx(math.sqrt(4.0 / 3.0)), degrees=3)  # (1 + 1 + 1 + 0 + 1) / 3
+    assert found[W1] == Spread(pp=0.0, degrees=1)
+    assert means(after) == {W0: 2.0, W1: 0.0}
+    assert spreads([[{W0: 1.0}]]) == {}
+
+
+def test_the_limit_rises_with_the_windows_and_is_0_where_nothing_is_known() -> None:
+    known = {W0: Spread(pp=0.4, degrees=20)}
+    quantile = t_quantile(FALSE_ALARM / 11, 20)
+    assert lower_limit([{W0: -5.0, W1: 9.0}], known, 11) == pytest.approx(5.0 - 0.4 * quantile)
+    assert lower_limit([{W0: -5.0}] * 4, known, 11) == pytest.approx(5.0 - 0.2 * quantile)
+    assert lower_limit([{W0: 0.1}] * 4, known, 11) == 0.0
+    assert lower_limit([{W1: 9.0}], known, 11) == 0.0
+
+
+def test_false_alarms_are_as_rare_as_stated_and_real_misses_are_seen() -> None:
+    """Runs as the demo's: every worker at the limit of 1 pp, where false alarms are most frequent; then beyond it."""
+    runs = 5_000
+    assert alarms(runs, far_pp=1.0, seed=4) <= FALSE_ALARM * runs + 3 * (FALSE_ALARM * runs) ** 0.5
+    assert alarms(200, far_pp=2.0, seed=5) == 200
+
+
+def alarms(runs: int, *, far_pp: float, seed: int) -> int:
+    chance = random.Random(seed)
+    workers = [WorkerId(f"w{number}") for number in range(4)]
+    phases = [workers, workers, workers[:3]]
+    comparisons = sum(map(len, phases))
+    found = 0
+    for _ in range(runs):
+        noise = {worker: chance.uniform(0.1, 0.4) for worker in workers}
+        calm = [{worker: chance.gauss(5.0, noise[worker]) for worker in workers} for _ in range(7)]
+        judged = [
+            [{worker: chance.gauss(far_pp, noise[worker]) for worker in phase} for _ in range(6)] for phase in phases
+        ]
+        known = spreads([calm, *judged])
+        found += any(lower_limit(span, known, comparisons) > 1.0 for span in judged)
+    return found
+
+
+MOVED, OTHER = KeyGroup("a", "o", 0), KeyGroup("a", "o", 1)
+
+
+def passages(*rows: tuple[float, float]) -> list[Passage]:
+    return [Passage(arrived_at=arrived, processed_at=processed) for arrived, processed in rows]
+
+
+def test_time_without_input_is_no_pause():
+    waits = Waits(passages((0.0, 0.1), (9.0, 9.2)))
+    assert waits.pause(0.0, 10.0) == pytest.approx(0.2)
+
+
+def test_a_queue_behind_one_slow_event_counts_each_gap_once():
+    waits = Waits(passages((0.0, 0.5), (0.0, 0.6), (0.0, 0.7)))
+    assert waits.pause(0.0, 1.0) == pytest.approx(0.5)
+    assert waits.pause(0.55, 1.0) == pytest.approx(0.1)
+
+
+def test_a_pause_that_reaches_beyond_the_span_counts_whole():
+    waits = Waits(passages((0.0, 0.1), (1.0, 5.0), (6.0, 6.1)))
+    assert waits.pause(0.5, 1.5) == pytest.approx(4.0)
+
+
+def test_a_wait_that_began_after_the_span_does_not_count():
+    waits = Waits(passages((0.0, 0.1), (2.0, 5.0)))
+    assert waits.pause(0.0, 1.0) == pytest.approx(0.1)
+
+
+def test_nothing_processed_is_unknown_and_not_zero():
+    assert Waits([]).pause(0.0, 1.0) is None
+    assert summarise([None]).median_s is None
+
+
+def test_moved_and_other_key_groups_are_told_apart():
+    waits = {MOVED: Waits(passages((0.0, 0.1), (1.0, 1.3))), OTHER: Waits(passages((1.0, 1.05), (3.0, 3.02)))}
+    moved, others = around_handovers(waits, [Moved(key_groups=(MOVED,), start=1.0, end=1.2)], slack_s=0.1)
+    assert (moved.max_s, others.max_s) == (pytest.approx(0.3), pytest.approx(0.05))
+    assert in_calm(waits, [(2.0, 4.0)]).max_s == pytest.approx(0.02)
+
+
+def test_a_key_group_that_another_handover_moves_meanwhile_is_neither():
+    waits = {MOVED: Waits(passages((1.0, 1.3))), OTHER: Waits(passages((1.0, 1.9)))}
+    handovers = [Moved(key_groups=(MOVED,), start=1.0, end=1.2), Moved(key_groups=(OTHER,), start=1.1, end=1.9)]
+    moved, others = around_handovers(waits, handovers, slack_s=0.1)
+    assert (moved.count, others.count) == (2, 0)

@@ -1,18 +1,26 @@
-"""The recomputations of the papers' jobs, by hand on a few records, and what the comparison with them finds."""
+"""The papers' jobs: recomputations by hand, what a run reports, and latencies that sinks note."""
 
+import time
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
 from flights.dataset import partition_of
+from jobs.alternate import moves_to, order_of
 from jobs.catalogue import JOBS
 from jobs.delays import FLIGHTS, airplane_sums, apart, extract, route_sums
 from jobs.edits import job_1, plus, top
 from jobs.feed import Input
-from jobs.oracle import Change, judge
+from jobs.latencies import FLUSH_S, LatencyLog, read_latencies
+from jobs.oracle import Change, Verdict, judge
+from jobs.outcome import Outcome, Phase, Saturated
 from jobs.rain import effect_key, job_4, joined
+from jobs.report import report
 from jobs.views import simple, unique, viewed
+from trimtab_protocol.messages.intents import RequestedMove
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 
 ROW = "2013,1,1,517,515,2,830,819,{late},UA,1545,{tail},{origin},IAH,227,1400,5,15,2013-01-01T05:00:00Z"
 
@@ -115,3 +123,99 @@ def test_what_differs_is_found(changes: list[Change], lost: int, repeated: int, 
     assert (verdict.lost, verdict.repeated, verdict.wrong) == (lost, repeated, wrong)
     assert not verdict.right
     assert verdict.examples
+
+
+def phase(
+    worker_us: float, latency_ms: float | None = None, direct: float | None = 0.5, rate: float | None = None
+) -> Phase:
+    return Phase(
+        worker_us=worker_us,
+        broker_us=worker_us / 2,
+        rate=100.0,
+        collocation=0.5,
+        local_sends=direct,
+        load=0.001,
+        load_distance=1.0,
+        latencies_ms=None if latency_ms is None else (latency_ms, 3 * latency_ms),
+        saturated=None if rate is None else Saturated(rate=rate, worker_us=worker_us / 4, broker_us=worker_us / 8),
+    )
+
+
+def rows(*turns: tuple[Phase, Phase]) -> dict[str, str]:
+    saturated = Saturated(rate=1000.0, worker_us=500.0, broker_us=100.0)
+    found = Outcome(
+        job="views",
+        method="albic",
+        before=phase(1000.0),
+        after=phase(800.0),
+        rounds=(),
+        steps=(),
+        obtainable=None,
+        saturated=(saturated, saturated),
+        turns=turns,
+        sent=10,
+        verdict=Verdict(results=10, keys=1, lost=0, repeated=0, wrong=0),
+    )
+    lines = report(JOBS["views"], {"albic": found}).splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    return {row[0]: row[2] for row in cells}
+
+
+def test_placements_measured_in_turn_are_reported_by_their_medians_and_each() -> None:
+    found = rows(
+        (phase(1000.0, 40.0), phase(800.0, 30.0)),
+        (phase(1100.0, 50.0), phase(850.0, 20.0)),
+        (phase(2000.0, 45.0), phase(700.0, 25.0)),
+    )
+    assert found["in turn: CPU of workers per record, µs"] == (
+        "1,100 to 800 (1,000 to 800, 1,100 to 850, 2,000 to 700)"
+    )
+    assert found["in turn: latency, mean, ms"] == "45.0 to 25.0 (40.0 to 30.0, 50.0 to 20.0, 45.0 to 25.0)"
+    assert found["in turn: latency, 99th percentile, ms"].startswith("135.0 to 75.0 ")
+    assert found["in turn: tuples that skip the broker"].startswith("50% to 50% ")
+
+
+def test_bursts_are_compared_in_turn_too() -> None:
+    found = rows((phase(1000.0, rate=500.0), phase(800.0, rate=900.0)))
+    assert found["in turn: at saturation: records per second"] == "500 to 900 (500 to 900)"
+    assert found["in turn: at saturation: CPU of workers per record, µs"] == "250 to 200 (250 to 200)"
+    assert found["in turn: at saturation: CPU of the broker per record, µs"] == "125 to 100 (125 to 100)"
+    assert rows((phase(1000.0), phase(800.0)))["in turn: at saturation: records per second"] == "not noted"
+
+
+def test_what_was_not_measured_in_a_turn_is_not_a_figure() -> None:
+    found = rows((phase(1000.0, direct=None), phase(800.0)))
+    assert found["in turn: latency, mean, ms"] == "not noted"
+    assert found["in turn: tuples that skip the broker"] == "not noted"
+    assert not [name for name in rows() if name.startswith("in turn")]
+
+
+@pytest.mark.parametrize(("turn", "expected"), [(0, (1, 2)), (1, (2, 1)), (2, (1, 2))])
+def test_the_placement_that_comes_first_changes_from_turn_to_turn(turn: int, expected: tuple[int, int]) -> None:
+    first, last = phase(1.0), phase(2.0)
+    assert tuple(each.worker_us for each in order_of(turn, first, last)) == expected
+    assert order_of(turn, *order_of(turn, first, last)) == (first, last)
+
+
+def test_only_key_groups_that_are_elsewhere_move() -> None:
+    one, two = (KeyGroup(AppId("views"), OperatorId("view"), partition) for partition in (0, 1))
+    a, b = WorkerId("a"), WorkerId("b")
+    assert moves_to({one: a, two: b}, {one: b, two: b}) == (RequestedMove(key_group=one, worker=a),)
+    assert moves_to({one: a}, {one: a}) == ()
+
+
+def test_what_a_sink_has_noted_is_read_while_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, now = tmp_path / "latencies", 1000.0
+    monkeypatch.setenv("JOBS_LATENCIES", str(path))
+    monkeypatch.setattr(time, "time", lambda: now)
+    sink = LatencyLog()
+    for at, milliseconds in ((1000.0, 7), (1001.0, 12), (1002.0, 5), (1003.0 + 2 * FLUSH_S, 9)):
+        now = at
+        sink.note(at - milliseconds / 1000)
+    assert read_latencies([path, tmp_path / "none"], 1000.5, 1002.5) == [5.0, 12.0]
+
+
+def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "latencies"
+    path.write_text("1000.000 12.5\n1000.100 13")
+    assert read_latencies([path], 0.0, 2000.0) == [12.5]

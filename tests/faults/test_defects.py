@@ -18,7 +18,7 @@ from tests.faults.recorded.history import read_history
 from tests.faults.recorded.verdict import Bounds, Broken
 from tests.paths import EXAMPLES, ROOT
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings
 
@@ -44,7 +44,7 @@ def test_the_defects_of_running_workers_are_found(tmp_path: Path) -> None:
             "FLIGHTS_SESSION_S": "10",
         },
     )
-    with Cluster(settings, tmp_path / "sandbox") as cluster:
+    with SandboxCluster(settings, tmp_path / "sandbox") as cluster:
         cluster.start_broker()
         cluster.broker.create_topics([*topics_of_the_job(KEY_GROUPS), Topic(name=ELSEWHERE, partitions=KEY_GROUPS)])
         for index in range(settings.workers):
@@ -65,7 +65,7 @@ def test_the_defects_of_running_workers_are_found(tmp_path: Path) -> None:
     }
 
 
-def await_members(cluster: Cluster, wanted: int) -> None:
+def await_members(cluster: SandboxCluster, wanted: int) -> None:
     """Wait until so many workers share the key groups."""
     admin = AdminClient({"bootstrap.servers": cluster.broker.address})
     deadline = time.monotonic() + LIMIT_S
@@ -84,7 +84,7 @@ def share_key_groups(admin: AdminClient, wanted: int) -> bool:
     return group.state is ConsumerGroupState.STABLE and len(group.members) == wanted
 
 
-def process(cluster: Cluster) -> None:
+def process(cluster: SandboxCluster) -> None:
     """Send flights and wait until the workers have done with them whatever they do."""
     bootstrap = cluster.broker.address
     flights = list(read_flights(limit=FLIGHTS))

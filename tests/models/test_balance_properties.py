@@ -51,9 +51,9 @@ def broken_rules(problem: BalanceProblem, allocation: np.ndarray) -> list[str]:
     now, after = np.zeros(problem.limit.shape), np.zeros(problem.limit.shape)
     for key_group, node in enumerate(allocation):
         home = problem.home[key_group]
-        after[:, node] += problem.usage[:, key_group]
+        after[:, node] += problem.usage_on(key_group, node)
         if home >= 0:
-            now[:, home] += problem.usage[:, key_group]
+            now[:, home] += problem.usage_on(key_group, home)
         if node == home:
             continue
         if problem.removing[node]:
@@ -71,12 +71,13 @@ def broken_rules(problem: BalanceProblem, allocation: np.ndarray) -> list[str]:
     return broken
 
 
-def load_distance(problem: BalanceProblem, allocation: np.ndarray) -> float:
-    """The contract's definition, node by node."""
-    mean = sum(problem.load) / sum(problem.capacity[~problem.removing])
+def load_distance(problem: BalanceProblem, allocation: np.ndarray, loads: np.ndarray | None = None) -> float:
+    """The contract's definition, node by node; with other `loads` (K,) than those given."""
+    loads = problem.load if loads is None else loads
+    mean = sum(loads) / sum(problem.capacity[~problem.removing])
     worst = 0.0
     for node in range(len(problem.capacity)):
-        deviation = sum(problem.load[allocation == node]) / problem.capacity[node] - mean
+        deviation = sum(loads[allocation == node]) / problem.capacity[node] - mean
         worst = max(worst, deviation if problem.removing[node] else abs(deviation))
     return worst
 

@@ -1,56 +1,25 @@
 """The exact tier: the optimum of small instances, bounds and determinism in between."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from benchmarks.dyndl.exact import ExactParams, options, solve_exact
 from benchmarks.dyndl.generate import Experiment, generate
+from tests.models.test_dyndl_properties import optimum, problems
 from trimtab_models.dyndl.offline import solve_offline
 from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
 from trimtab_models.dyndl.result import ScheduleResult
-from trimtab_models.instances.scheduling import AffineCost, TableCost
+from trimtab_models.instances.scheduling import AffineCost
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
 quick = settings(max_examples=25)
-COSTS = (AffineCost(a=1, b=0.5), AffineCost(a=1.25, b=1, cap=2), TableCost(values=(1.5, 1.5, math.inf)))
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> ScheduleProblem:
-    """Two servers with up to two cores, up to five tasks."""
-    loads = st.sampled_from([0.0, 0.25, 1.0, 2.5, 4.0, math.inf])
-    rows = [draw(st.lists(loads, max_size=2)) for _ in range(2)]
-    replicas = draw(st.lists(st.sampled_from([(), (0,), (1,), (0, 1)]), max_size=5))
-    return ScheduleProblem(
-        core_load=np.array([load for row in rows for load in row], float),
-        server_of=np.repeat([0, 1], [len(row) for row in rows]),
-        replicas=tuple(replicas),
-        costs=RemoteTaskCosts([draw(st.sampled_from(COSTS)) for _ in rows]),
-    )
-
-
-def optimum(problem: ScheduleProblem) -> float:
-    """Every assignment, task by task."""
-    usable = np.flatnonzero(np.isfinite(problem.core_load)).tolist()
-    best = math.inf
-    for cores in itertools.product(usable, repeat=problem.tasks):
-        server = [int(problem.server_of[core]) for core in cores]
-        far = [here not in holds for here, holds in zip(server, problem.replicas, strict=True)]
-        load = problem.core_load.tolist()
-        for core, here, remote in zip(cores, server, far, strict=True):
-            count = sum(other == here and away for other, away in zip(server, far, strict=True))
-            load[core] += problem.costs.one(here, count) if remote else 1.0
-        best = min(best, max((load[core] for core in cores), default=0.0))
-    return best
 
 
 @quick
-@given(problems())
+@given(problems(servers=2))
 def test_small_instances_are_solved_to_the_optimum(problem):
     result = solve_exact(problem, stop=Never())
     best = optimum(problem)

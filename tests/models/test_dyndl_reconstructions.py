@@ -5,37 +5,23 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from benchmarks.dyndl.generate import Experiment, generate
 from benchmarks.dyndl.reconstructions import LongestQueuePolicy, solve_bar, solve_hta, solve_ltfpa
+from tests.models.test_dyndl_properties import problems
 from trimtab_models.dyndl.online import Start
 from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
 from trimtab_models.dyndl.result import ScheduleResult, evaluate
-from trimtab_models.instances.scheduling import AffineCost, TableCost
+from trimtab_models.instances.scheduling import AffineCost
 from trimtab_models.solving import Deadline, Infeasible, Never
 
 SOLVERS = [solve_ltfpa, solve_hta, solve_bar]
 quick = settings(max_examples=30)
 
 
-@st.composite
-def problems(draw: st.DrawFn) -> ScheduleProblem:
-    """Three servers; one of them may take a single remote task only."""
-    loads = st.sampled_from([0.0, 0.5, 2.0, 9.0, math.inf])
-    rows = [draw(st.lists(loads, max_size=3)) for _ in range(3)]
-    replicas = st.sets(st.integers(0, 2), max_size=3).map(lambda each: tuple(sorted(each)))
-    return ScheduleProblem(
-        core_load=np.array([load for row in rows for load in row], float),
-        server_of=np.repeat(np.arange(3), [len(row) for row in rows]),
-        replicas=tuple(draw(st.lists(replicas, max_size=12))),
-        costs=RemoteTaskCosts([AffineCost(a=1, b=0.5), AffineCost(a=1, b=2, cap=3), TableCost(values=(1.5, math.inf))]),
-    )
-
-
 @pytest.mark.parametrize("solver", SOLVERS)
 @quick
-@given(problems())
+@given(problems(servers=3, cores=3, tasks=12))
 def test_a_schedule_is_finite_and_worth_what_it_says(solver, problem):
     result = solver(problem, stop=Never())
     if isinstance(result, ScheduleResult):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from benchmarks.dyndl.generate import Experiment, encode_scheduling, generate
-from trimtab_controller.cli import main
 from trimtab_models.dyndl import offline as dyndl_off
 from trimtab_models.dyndl.methods import METHODS
 from trimtab_models.dyndl.offline import RemoteRoom, plan_local, solve_list, solve_offline
@@ -296,20 +295,9 @@ def test_a_policy_of_ones_own_can_be_simulated():
     assert (result.core.tolist(), result.event_makespan) == ([0, 0, 0], 4.5)
 
 
-@pytest.fixture
-def solve(tmp_path, capsys):
-    def run(document, method, *arguments):
-        path = tmp_path / "instance.json"
-        path.write_text(json.dumps(document))
-        code = main(["solve", method, str(path), *arguments])
-        return code, *capsys.readouterr()
-
-    return run
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_the_command_writes_a_plan_that_can_be_checked(solve, method):
-    code, out, err = solve(TABLE_2, method, "--time-limit", "10", "--seed", "4")
+    code, out, err = solve(TABLE_2, "--time-limit", "10", "--seed", "4", method=method)
     plan = json.loads(out)
     assert (code, err, plan["method"]) == (0, "", method)
     check_plan(TABLE_2, plan, method)
@@ -317,10 +305,10 @@ def test_the_command_writes_a_plan_that_can_be_checked(solve, method):
 
 def test_the_command_says_exit_3_where_no_core_is_usable(solve):
     document = TABLE_2 | {"servers": [{**server, "cores": ["inf"]} for server in TABLE_2["servers"]]}  # type: ignore[attr-defined]
-    assert solve(document, "dyndl-off") == (3, "", "trimtab solve: no usable core\n")
+    assert solve(document, method="dyndl-off") == (3, "", "trimtab solve: no usable core\n")
 
 
 def test_the_command_names_file_path_found_and_expected(solve, tmp_path):
     document = TABLE_2 | {"tasks": [{"id": "t1", "replicas": ["s7"]}]}
     message = '$.tasks[0].replicas[0]: found "s7", expected the id of a server'
-    assert solve(document, "list") == (2, "", f"trimtab solve: {tmp_path}/instance.json: {message}\n")
+    assert solve(document, method="list") == (2, "", f"trimtab solve: {tmp_path}/instance.json: {message}\n")

@@ -1,10 +1,10 @@
 """The topology document and the methods even and lf: what is refused and how, and the result document."""
 
 import json
+from functools import partial
 
 import pytest
 
-from trimtab_controller.cli import main
 from trimtab_models.instances.reading import BadInstance
 from trimtab_models.instances.topology import Slot, decode_topology
 from trimtab_models.placement import sort_slots
@@ -19,14 +19,8 @@ COUNT, POSITIVE = "a whole number >= 0", "a whole number >= 1"
 
 
 @pytest.fixture
-def solve(tmp_path, capsys):
-    def run(document, *arguments, method="lf"):
-        path = tmp_path / "instance.json"
-        path.write_text(json.dumps(document))
-        code = main(["solve", method, str(path), *arguments])
-        return code, *capsys.readouterr()
-
-    return run
+def solve(solve):
+    return partial(solve, method="lf")
 
 
 def test_lf_fills_whole_pipelines_into_slots_and_says_what_it_is_worth(solve):

@@ -1,10 +1,10 @@
 """The sizing document and the methods hetero and round-robin: what is refused and how, and the result document."""
 
 import json
+from functools import partial
 
 import pytest
 
-from trimtab_controller.cli import main
 from trimtab_models.instances.reading import BadInstance
 from trimtab_models.instances.sizing import decode_sizing
 from trimtab_models.sizing.problem import problem_of
@@ -25,14 +25,8 @@ DOCUMENT = {
 
 
 @pytest.fixture
-def solve(tmp_path, capsys):
-    def run(document, *arguments, method="hetero"):
-        path = tmp_path / "instance.json"
-        path.write_text(json.dumps(document))
-        code = main(["solve", method, str(path), *arguments])
-        return code, *capsys.readouterr()
-
-    return run
+def solve(solve):
+    return partial(solve, method="hetero")
 
 
 def test_round_robin_deals_instances_over_machines_and_returns_its_largest_rate(solve):

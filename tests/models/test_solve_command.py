@@ -1,6 +1,7 @@
 """`trimtab solve`: exit codes, one line on standard error, the same file format in and out."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -16,14 +17,8 @@ CLUSTER = {
 
 
 @pytest.fixture
-def solve(tmp_path, capsys):
-    def run(document, *arguments, method="milp"):
-        path = tmp_path / "instance.json"
-        path.write_text(document if isinstance(document, str) else json.dumps(document))
-        code = main(["solve", method, str(path), *arguments])
-        return code, *capsys.readouterr()
-
-    return run
+def solve(solve):
+    return partial(solve, method="milp")
 
 
 @pytest.mark.parametrize("method", ["milp", "flux"])

@@ -7,7 +7,9 @@ import sys
 import pytest
 
 from tests.paths import ROOT, python_path
+from tests.sim.random_intents import play
 from tests.sim.simulated.simulation import simulating
+from trimtab_controller.decider.values.decision import Forgotten, IntentRefused, Planned, Scaled
 
 ROUNDS = 40
 """At least, of each seed; `make simulate-faults` plays 100,000."""
@@ -40,3 +42,8 @@ def test_a_seed_replays_exactly_in_another_process() -> None:
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": python_path(ROOT)}
     there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
     assert there.stdout == f"{here}\n"
+
+
+def test_whatever_is_said_and_seen_no_machine_raises() -> None:
+    decided = {kind for seed in range(5) for kind in play(seed, steps=250)}
+    assert {Planned, Forgotten, IntentRefused, Scaled} <= decided, "otherwise it shows little"

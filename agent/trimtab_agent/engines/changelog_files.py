@@ -2,7 +2,7 @@
 
     python -m trimtab_agent.engines.changelog_files
 
-A worker that has much to restore starts it, writes a `Request` to its standard input, and leaves that open.  The
+A worker that has much to restore starts it, writes a `FilesRequest` to its standard input, and leaves that open.  The
 process answers with one line for each file, and ends when all is written, or when its input is closed.  It opens no
 database.
 
@@ -42,7 +42,7 @@ STALL_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ChangelogPart:
     """What is to be read of a changelog partition."""
 
     topic: str
@@ -58,12 +58,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class FilesRequest:
     """What the process is asked for."""
 
     connection: Mapping[str, Any]
     """Settings of an aiokafka client that are plain data; `tls` = its files, `token` = one that is valid now."""
-    parts: tuple[Part, ...]
+    parts: tuple[ChangelogPart, ...]
 
     def encode(self) -> bytes:
         """One line."""
@@ -72,10 +72,10 @@ class Request:
         ).encode()
 
     @classmethod
-    def decode(cls, line: bytes) -> "Request":
+    def decode(cls, line: bytes) -> "FilesRequest":
         """The opposite of `encode`."""
         document = json.loads(line)
-        return cls(connection=document["connection"], parts=tuple(Part(**each) for each in document["parts"]))
+        return cls(connection=document["connection"], parts=tuple(ChangelogPart(**each) for each in document["parts"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Written:
 class Gathered:
     """What was read of a part since its last file."""
 
-    part: Part
+    part: ChangelogPart
     first: int
     last: int
     entries: dict[bytes, bytes | None] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Gathered:
     read_bytes: int = 0
 
     @classmethod
-    def of(cls, part: Part) -> "Gathered":
+    def of(cls, part: ChangelogPart) -> "Gathered":
         """Nothing yet."""
         return cls(part, part.first, part.first - 1)
 
@@ -168,7 +168,7 @@ def write_file(name: Path, entries: Mapping[bytes, bytes | None], offset_key: by
     part.rename(name)
 
 
-async def write_files(consumer: Any, parts: Iterable[Part], tell: Callable[[Written], None]) -> None:
+async def write_files(consumer: Any, parts: Iterable[ChangelogPart], tell: Callable[[Written], None]) -> None:
     """Read all parts with this consumer, and tell of each file.  Raises TimeoutError when it comes no further.
 
     How far a part is, is the consumer's position and not its last record: a changelog may end with offsets that are no
@@ -226,7 +226,7 @@ def client_settings(connection: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-async def serve(request: Request) -> None:
+async def serve(request: FilesRequest) -> None:
     """Do what is asked for.  Raises KafkaError, OSError, and what rocksdict raises."""
     consumer = AIOKafkaConsumer(
         **client_settings(request.connection),
@@ -246,7 +246,7 @@ async def serve(request: Request) -> None:
 def main() -> int:
     """Read a request, and end with its input."""
     os.nice(NICE)
-    request = Request.decode(sys.stdin.buffer.readline())
+    request = FilesRequest.decode(sys.stdin.buffer.readline())
 
     def end_with_input() -> None:
         sys.stdin.buffer.read()

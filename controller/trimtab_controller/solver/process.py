@@ -42,8 +42,9 @@ def serve(connection: Connection) -> None:
 
 
 def serve_collocating(connection: Connection) -> None:
-    """Like `serve`, but load OR-Tools before the first question, so that no plan waits for it."""
-    import trimtab_models.albic.model  # noqa: F401
+    """Like `serve`, but load OR-Tools and ALBIC before the first question, so that no plan waits for it."""
+    import trimtab_models.albic.model
+    import trimtab_models.albic.solve  # noqa: F401
 
     serve(connection)
 

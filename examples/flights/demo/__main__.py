@@ -27,7 +27,7 @@ from trimtab_controller.jars.fetching import JarError, broker_version
 from trimtab_controller.jars.java import JavaMissingError
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_sandbox.broker import BrokerError
-from trimtab_sandbox.cluster import Cluster, ClusterError
+from trimtab_sandbox.cluster import ClusterError, SandboxCluster
 from trimtab_sandbox.configuration import worker_name
 
 OUT = Path("out", "demo")
@@ -88,7 +88,7 @@ def main() -> int:
 
 def run(out: Path, settings: DemoSettings, console: Console) -> dict[str, object]:
     """Run the demo; returns its summary."""
-    started_at, cluster = time.time(), Cluster(sandbox_settings(settings), out / "sandbox")
+    started_at, cluster = time.time(), SandboxCluster(sandbox_settings(settings), out / "sandbox")
     console.print(f"logs: {cluster.logs}", markup=False)
     with cluster:
         with View(console) as view:

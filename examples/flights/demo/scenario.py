@@ -14,7 +14,7 @@ from flights.steered_run import TICK_S, SteeredRun
 from flights.wire import APP
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.status import RoundStatus
-from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings, worker_name
 from trimtab_sandbox.parser import FLIGHTS_APP
@@ -103,7 +103,7 @@ def sandbox_settings(settings: DemoSettings) -> SandboxSettings:
 class Scenario:
     """One run on one cluster, from the start of the broker to the last commit of the job."""
 
-    def __init__(self, cluster: Cluster, settings: DemoSettings, view: View) -> None:
+    def __init__(self, cluster: SandboxCluster, settings: DemoSettings, view: View) -> None:
         self._settings = settings
         self._view = view
         self._run = SteeredRun(cluster, key_groups=settings.key_groups, rate=settings.rate, view=view)

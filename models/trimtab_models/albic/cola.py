@@ -16,8 +16,8 @@ from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.construct import place_on_least_loaded, place_unplaced
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible
-from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult, SolveStage
-from trimtab_models.solving import Infeasible, PlanStatus, StopRule
+from trimtab_models.balance.result import BalanceResult, SolveStage
+from trimtab_models.solving import Infeasible, StopRule
 
 GROWTH = 1.05  # growth of the number of partitions between two assignments
 
@@ -32,18 +32,8 @@ def solve_cola(problem: CollocationProblem, *, stop: StopRule, seed: int) -> Bal
     allocation = _Cola(problem, balance, seed).run(stop)
     if allocation is None or not evaluate(balance, allocation).allowed:
         allocation = start
-    score = evaluate(balance, allocation)
-    changed = (allocation != balance.home).any()
-    status = PlanStatus.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else PlanStatus.FEASIBLE
-    return BalanceResult(
-        status=status if changed else PlanStatus.UNCHANGED,
-        allocation=allocation,
-        score=score,
-        lower_bound=min(bound, score.load_distance),
-        stage=SolveStage.CONSTRUCTED if changed else SolveStage.STAYED,
-        steps=0,
-        seed=seed,
-    )
+    stage = SolveStage.CONSTRUCTED if (allocation != balance.home).any() else SolveStage.STAYED
+    return BalanceResult.of(balance, allocation, evaluate(balance, allocation), bound, stage=stage, seed=seed)
 
 
 class _Cola:

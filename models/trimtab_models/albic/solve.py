@@ -21,7 +21,6 @@ A pair whose union exceeds maxPL, the budget or a limit is skipped.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
 import numpy as np
 
@@ -37,23 +36,14 @@ from trimtab_models.balance.hosts import HostLimits, within
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible
 from trimtab_models.balance.result import (
-    BALANCE_RESULT,
-    OPTIMAL_PP,
     BalanceResult,
     SolveStage,
-    describe_alert,
-    encode_result,
 )
 from trimtab_models.balance.solve import BalanceParams
 from trimtab_models.balance.solve import solve as solve_balance
-from trimtab_models.instances.snapshot import BalanceInstance
-from trimtab_models.solving import Infeasible, PlanStatus, StopRule
+from trimtab_models.solving import Infeasible, StopRule
 from trimtab_models.spared import usage_on
 
-ALBIC_RESULT = BALANCE_RESULT | {
-    "predicted_load_distance": "Load distance with the loads as the plan's collocations change them (pp)."
-}
-"""Key of a plan -> what it says."""
 BAND_SHARE = 0.45  # of maxLD
 LEVELLING_SHARE = 2.0
 ROUNDING = 1e-12  # of the mean load: tolerance for sums of floats in different order
@@ -74,23 +64,6 @@ class AlbicResult:
     collocation: float
     partition_load: float
     within: bool
-
-
-def encode_albic(instance: BalanceInstance, result: AlbicResult) -> dict[str, Any]:
-    """The result document for `instance`, without `solve_seconds`."""
-    document = encode_result(instance, result.balance, method="albic")
-    return document | {"predicted_load_distance": result.predicted_load_distance}
-
-
-def warnings_of(instance: BalanceInstance, result: AlbicResult) -> tuple[str, ...]:
-    """Warnings about the plan, one line each."""
-    lines = [describe_alert(instance, alert) for alert in result.balance.alerts]
-    if not result.within:
-        lines.append(
-            f"no attempt came within max_load_distance {instance.options.max_load_distance:g}: "
-            f"the predicted load distance is {result.predicted_load_distance:.3g}"
-        )
-    return tuple(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,17 +296,14 @@ class _AlbicSolver:
     def _result(self, allocation: Ints, partition_load: float) -> AlbicResult:
         balance = self._balance
         score = evaluate(balance, allocation)
-        changed = allocation != balance.home
-        status = PlanStatus.OPTIMAL if score.load_distance <= self._proven + OPTIMAL_PP else PlanStatus.FEASIBLE
         predicted = self._evaluator.load_distance(allocation)
         return AlbicResult(
-            balance=BalanceResult(
-                status=status if changed.any() else PlanStatus.UNCHANGED,
-                allocation=allocation,
-                score=score,
-                lower_bound=min(self._proven, score.load_distance),
-                stage=SolveStage.IMPROVED if changed.any() else SolveStage.STAYED,
-                steps=0,
+            balance=BalanceResult.of(
+                balance,
+                allocation,
+                score,
+                self._proven,
+                stage=SolveStage.IMPROVED if (allocation != balance.home).any() else SolveStage.STAYED,
                 seed=self._seed,
                 alerts=self._alerts(allocation, score),
             ),

@@ -23,9 +23,9 @@ import numpy as np
 
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
-from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult
+from trimtab_models.balance.result import BalanceResult
 from trimtab_models.instances.snapshot import KEPT, LOAD, BalanceInstance, of_node
-from trimtab_models.solving import Infeasible, PlanStatus, StopRule, part_of
+from trimtab_models.solving import Infeasible, StopRule, part_of
 from trimtab_models.spared import Spared, usage_on
 
 RELAXED_SHARE = 0.7  # of the time for step 1, which is nearly always enough
@@ -296,12 +296,16 @@ def _merit(problem: BalanceProblem, allocation: Ints) -> tuple[int, float, int]:
 
 def _judged(problem: BalanceProblem, result: BalanceResult, allocation: Ints, bound: float) -> BalanceResult:
     """`result` with this allocation and bound."""
-    score = evaluate(problem, allocation)
-    bound = min(bound, score.load_distance)
-    status = PlanStatus.UNCHANGED
-    if (allocation != problem.home).any():
-        status = PlanStatus.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else PlanStatus.FEASIBLE
-    return replace(result, status=status, allocation=allocation, score=score, lower_bound=bound)
+    return BalanceResult.of(
+        problem,
+        allocation,
+        evaluate(problem, allocation),
+        bound,
+        stage=result.stage,
+        seed=result.seed,
+        steps=result.steps,
+        alerts=result.alerts,
+    )
 
 
 def limits_in(instance: BalanceInstance) -> HostLimits | None:

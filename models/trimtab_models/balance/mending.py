@@ -19,8 +19,8 @@ from trimtab_models.balance.construct import affordable, place_unplaced
 from trimtab_models.balance.drain import alerts
 from trimtab_models.balance.evaluate import evaluate, slack
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Ints
-from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult
-from trimtab_models.solving import PlanStatus, StopRule, part_of
+from trimtab_models.balance.result import BalanceResult
+from trimtab_models.solving import StopRule, part_of
 
 ATTEMPTS = 6
 ATTEMPT_SHARE = 0.6
@@ -94,13 +94,13 @@ def _judged(problem: BalanceProblem, result: BalanceResult, stop: StopRule, *, c
     """`result` as a plan of `problem`.  Without those that stay for a later round, its bound is that of all plans."""
     score = evaluate(problem, result.allocation)
     bound = result.lower_bound if complete else lower_bound(problem, score.load_distance, stop)
-    bound = min(bound, score.load_distance)
-    changed = result.allocation != problem.home
-    status = PlanStatus.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else PlanStatus.FEASIBLE
-    return replace(
-        result,
-        status=status if changed.any() else PlanStatus.UNCHANGED,
-        score=score,
-        lower_bound=bound,
+    return BalanceResult.of(
+        problem,
+        result.allocation,
+        score,
+        bound,
+        stage=result.stage,
+        seed=result.seed,
+        steps=result.steps,
         alerts=alerts(problem, result.allocation, max(score.load_distance, problem.max_load_distance)),
     )

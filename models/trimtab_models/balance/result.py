@@ -9,7 +9,7 @@ import numpy as np
 
 from trimtab_models.balance.drain import Alert
 from trimtab_models.balance.evaluate import BalanceScore, evaluate
-from trimtab_models.balance.problem import UNPLACED, Bools, Ints, problem_of
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Ints, problem_of
 from trimtab_models.instances.snapshot import BalanceInstance
 from trimtab_models.solving import PlanStatus
 
@@ -57,6 +57,32 @@ class BalanceResult:
     steps: int
     seed: int
     alerts: tuple[Alert, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        problem: BalanceProblem,
+        allocation: Ints,
+        score: BalanceScore,
+        bound: float,
+        *,
+        stage: SolveStage,
+        seed: int,
+        steps: int = 0,
+        alerts: tuple[Alert, ...] = (),
+    ) -> "BalanceResult":
+        """The plan with its status; no plan has a load distance below `bound`."""
+        status = PlanStatus.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else PlanStatus.FEASIBLE
+        return cls(
+            status=status if (allocation != problem.home).any() else PlanStatus.UNCHANGED,
+            allocation=allocation,
+            score=score,
+            lower_bound=min(bound, score.load_distance),
+            stage=stage,
+            steps=steps,
+            seed=seed,
+            alerts=alerts,
+        )
 
     @property
     def gap_pp(self) -> float:

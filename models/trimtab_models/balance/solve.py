@@ -35,7 +35,7 @@ from trimtab_models.balance.mending import mended
 from trimtab_models.balance.problem import BalanceProblem, Bools, Ints, infeasible
 from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult, SolveStage
 from trimtab_models.balance.tabu import Band
-from trimtab_models.solving import Deadline, Infeasible, PlanStatus, StopRule, part_of
+from trimtab_models.solving import Deadline, Infeasible, StopRule, part_of
 
 FULL_EFFORT = Effort(steps=8_000, steps_per_node=10)
 BRIEF_EFFORT = Effort(steps=600)
@@ -120,22 +120,15 @@ class Incumbent:
 
     def result(self, ceiling: float | None = None) -> BalanceResult:
         """The incumbent and its proof; with alerts if draining nodes were emptied up to `ceiling`."""
-        problem = self.problem
-        changed = self.best != problem.home
-        status = PlanStatus.FEASIBLE
-        if not changed.any():
-            status = PlanStatus.UNCHANGED
-        elif self.score.load_distance <= self.bound + OPTIMAL_PP:
-            status = PlanStatus.OPTIMAL
-        return BalanceResult(
-            status=status,
-            allocation=self.best,
-            score=self.score,
-            lower_bound=min(self.bound, self.score.load_distance),
+        return BalanceResult.of(
+            self.problem,
+            self.best,
+            self.score,
+            self.bound,
             stage=self.stage,
-            steps=self.steps,
             seed=self._seed,
-            alerts=() if ceiling is None else alerts(problem, self.best, ceiling),
+            steps=self.steps,
+            alerts=() if ceiling is None else alerts(self.problem, self.best, ceiling),
         )
 
 

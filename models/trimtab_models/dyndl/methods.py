@@ -1,7 +1,7 @@
 """The DynDL methods of the file contract.
 
-`dyndl-off` gives the same plan for the same instance, with or without a time limit.  For the optimum of a small
-instance call `exact.solve_exact`.  The online methods run in deterministic mode, regardless of the seed.
+`dyndl-off` gives the same plan for the same instance, with or without a time limit.  The online
+methods run in deterministic mode, regardless of the seed.
 """
 
 from collections.abc import Callable, Mapping

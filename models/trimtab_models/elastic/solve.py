@@ -20,7 +20,6 @@ from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible, problem_of
 from trimtab_models.balance.result import (
     BALANCE_RESULT,
-    OPTIMAL_PP,
     BalanceResult,
     SolveStage,
     describe_alert,
@@ -28,7 +27,7 @@ from trimtab_models.balance.result import (
 )
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, NodeLevel, ResourceDemands, level_of, match
 from trimtab_models.instances.snapshot import BalanceInstance, parse_snapshot
-from trimtab_models.solving import Infeasible, PlanDocument, PlanStatus, SolveMethod, StopRule
+from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,18 +90,8 @@ def solve(
 def _result(problem: BalanceProblem, allocation: Ints, seed: int, operations: int, stop: StopRule) -> BalanceResult:
     score = evaluate(problem.tolerating(allocation), allocation)
     bound = lower_bound(problem, score.load_distance, stop)
-    status = PlanStatus.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else PlanStatus.FEASIBLE
-    if (allocation == problem.home).all():
-        status = PlanStatus.UNCHANGED
-    return BalanceResult(
-        status=status,
-        allocation=allocation,
-        score=score,
-        lower_bound=bound,
-        stage=SolveStage.CONSTRUCTED,
-        steps=operations,
-        seed=seed,
-    )
+    stage = SolveStage.CONSTRUCTED
+    return BalanceResult.of(problem, allocation, score, bound, stage=stage, seed=seed, steps=operations)
 
 
 def _per_unit(problem: BalanceProblem) -> Floats:

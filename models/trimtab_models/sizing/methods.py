@@ -1,6 +1,6 @@
 """The sizing methods of the file contract."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from trimtab_models.instances.reading import BadInstance
@@ -9,7 +9,6 @@ from trimtab_models.sizing.problem import SizingProblem, problem_of
 from trimtab_models.sizing.solve import SizingResult, solve, solve_round_robin
 from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
 
-HETERO, ROUND_ROBIN = "hetero", "round-robin"
 SIZING_RESULT = {
     "method": "The method that made the plan.",
     "source_rate": "The largest rate of every source that the plan sustains (tuples per second).",
@@ -49,22 +48,18 @@ def _read_with_instances(text: bytes) -> SizingProblem:
     return problem_of(instance)
 
 
-def _hetero(problem: SizingProblem, stop: StopRule, seed: int) -> PlanDocument | Infeasible:
-    result = solve(problem, stop=stop, seed=seed)
-    if isinstance(result, Infeasible):
-        return result
-    return PlanDocument(
-        document=encode_sizing(problem, result, method=HETERO), warnings=tuple(_warnings(problem, result))
-    )
+def _method(
+    name: str, text: str, read: Callable[[bytes], SizingProblem], solver: Callable[..., SizingResult | Infeasible]
+) -> SolveMethod:
+    def planned(problem: SizingProblem, stop: StopRule, seed: int) -> PlanDocument | Infeasible:
+        result = solver(problem, stop=stop, seed=seed)
+        if isinstance(result, Infeasible):
+            return result
+        return PlanDocument(
+            document=encode_sizing(problem, result, method=name), warnings=tuple(_warnings(problem, result))
+        )
 
-
-def _round_robin(problem: SizingProblem, stop: StopRule, seed: int) -> PlanDocument | Infeasible:
-    result = solve_round_robin(problem, stop=stop, seed=seed)
-    if isinstance(result, Infeasible):
-        return result
-    return PlanDocument(
-        document=encode_sizing(problem, result, method=ROUND_ROBIN), warnings=tuple(_warnings(problem, result))
-    )
+    return SolveMethod(read=read, solve=planned, text=text, result=SIZING_RESULT, timed=False)
 
 
 def _warnings(problem: SizingProblem, result: SizingResult) -> Iterator[str]:
@@ -74,18 +69,16 @@ def _warnings(problem: SizingProblem, result: SizingResult) -> Iterator[str]:
 
 
 METHODS: Mapping[str, SolveMethod] = {
-    HETERO: SolveMethod(
-        read=_read,
-        solve=_hetero,
-        text="Finds how many instances of each operator on which machines sustain the largest source rate.",
-        result=SIZING_RESULT,
-        timed=False,
+    "hetero": _method(
+        "hetero",
+        "Finds how many instances of each operator on which machines sustain the largest source rate.",
+        _read,
+        solve,
     ),
-    ROUND_ROBIN: SolveMethod(
-        read=_read_with_instances,
-        solve=_round_robin,
-        text="Baseline: deals a given number of instances out to the machines in turn.",
-        result=SIZING_RESULT,
-        timed=False,
+    "round-robin": _method(
+        "round-robin",
+        "Baseline: deals a given number of instances out to the machines in turn.",
+        _read_with_instances,
+        solve_round_robin,
     ),
 }

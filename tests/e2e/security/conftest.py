@@ -11,9 +11,8 @@ from tests.e2e.security.certificates import make_certificates
 from tests.e2e.security.issuer import Issuer
 from tests.e2e.security.secured_broker import BY_EACH, LIMIT_S, ROLES, Secured
 from trimtab_protocol.settings.kafka import Secret
-from trimtab_sandbox.broker import Broker
+from trimtab_sandbox.broker import Broker, BrokerSecurity
 from trimtab_sandbox.processes import Processes
-from trimtab_sandbox.security import BrokerSecurity
 
 
 @pytest.fixture

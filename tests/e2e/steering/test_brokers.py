@@ -18,8 +18,7 @@ from tests.e2e.steering.verdict import COMMIT_TAKES_S, _done, judge, read_topic
 from tests.faults.played.faults import demand_copies, elect_preferred_leaders
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_sandbox.broker import Detour, free_ports
-from trimtab_sandbox.brokers import Brokers
+from trimtab_sandbox.broker import Brokers, Detour, free_ports
 from trimtab_sandbox.processes import Processes
 
 FAR, OTHER = worker(0), worker(1)

@@ -24,9 +24,8 @@ from tests.faults.played.gate import TAMPERED, Gate
 from tests.faults.recorded.dump import dump
 from tests.faults.recorded.history import Strike, write_files
 from tests.paths import EXAMPLES, ROOT, python_path
-from trimtab_sandbox.broker import Detour, free_ports
-from trimtab_sandbox.brokers import Brokers
-from trimtab_sandbox.cluster import Cluster, ClusterError
+from trimtab_sandbox.broker import Brokers, Detour, free_ports
+from trimtab_sandbox.cluster import ClusterError, SandboxCluster
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import CONTROLLER, SandboxSettings, host_name, worker_name
 from trimtab_sandbox.marks import marked
@@ -154,7 +153,7 @@ class Stage:
                 opening.callback(cable.close)
             pairs = zip(self.cables[name], behind, strict=True)
             detours[name] = [Detour(proxy=cable.port, behind=port) for cable, port in pairs]
-        self.cluster = Cluster(sandbox_settings(settings), self.folder / "sandbox", detours=detours)
+        self.cluster = SandboxCluster(sandbox_settings(settings), self.folder / "sandbox", detours=detours)
         opening.enter_context(self.cluster)
         self._age_the_broker()
         if obstacle() is None:
@@ -290,7 +289,7 @@ def forbid_compaction(brokers: Brokers) -> None:
         admin.incremental_alter_configs([resource])[resource].result(timeout=CONFIGURE_LIMIT_S)
 
 
-def processes_of(cluster: Cluster, worker: str) -> list[psutil.Process]:
+def processes_of(cluster: SandboxCluster, worker: str) -> list[psutil.Process]:
     """The processes of a worker, whether the sandbox or its agent has started it."""
     return [found for found in marked(cluster.processes.mark) if _environment(found).get("TRIMTAB_WORKER") == worker]
 

@@ -1,4 +1,4 @@
-"""ALBIC as a whole: named situations, and invariants on small random clusters."""
+"""ALBIC as a whole: named situations, what a move must save, and invariants on small random clusters."""
 
 import json
 from dataclasses import replace
@@ -9,13 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.models.test_balance_properties import broken_rules, load_distance
 from trimtab_controller.cli import main
+from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, problem_of, repaid_charge
 from trimtab_models.albic.solve import AlbicParams, Strategy, solve
 from trimtab_models.balance.drain import Obstacle
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import BalanceParams
 from trimtab_models.balance.solve import solve as solve_balance
+from trimtab_models.instances.snapshot import (
+    BalanceInstance,
+    MigrationBudget,
+    Node,
+    SnapshotKeyGroup,
+    SnapshotOptions,
+    TupleFlow,
+)
+from trimtab_models.simulation.rounds import policy_named, simulate
+from trimtab_models.simulation.workloads import recorded
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 from trimtab_models.spared import Spared
 
@@ -248,32 +260,6 @@ def clusters(draw):
     return homes, each(st.floats(4, 15), count), draw(st.lists(ends, max_size=8)), rules
 
 
-def broken_rules(problem, allocation):
-    """The rules that `allocation` breaks, key group by key group. Limits only if all were placed before."""
-    balance, broken, spent, count = problem.balance, [], 0.0, 0
-    for key_group, (home, node) in enumerate(zip(balance.home, allocation, strict=True)):
-        if node == home:
-            continue
-        if balance.removing[node]:
-            broken.append(f"{key_group} moved onto marked node {node}")
-        if home >= 0:
-            count, spent = count + 1, spent + balance.cost_bytes[key_group]
-            if balance.pinned[key_group]:
-                broken.append(f"{key_group} is pinned")
-    if balance.max_migrations is not None and count > balance.max_migrations:
-        broken.append("max_migrations")
-    if balance.max_cost_bytes is not None and spent > balance.max_cost_bytes:
-        broken.append("max_cost_bytes")
-    if (balance.home >= 0).all():
-        for resource, limit in enumerate(balance.limit):
-            for node, most in enumerate(limit):
-                row = balance.usage_on(np.arange(len(allocation)), np.full(len(allocation), node))[resource]
-                before, after = row[balance.home == node].sum(), row[allocation == node].sum()
-                if after > max(most, before):
-                    broken.append(f"limit of node {node}")
-    return broken
-
-
 def predicted_loads(problem, allocation):
     """Flow by flow."""
     loads, home = problem.balance.load.copy(), problem.balance.home
@@ -286,15 +272,6 @@ def predicted_loads(problem, allocation):
     return loads
 
 
-def load_distance(balance, loads, allocation):
-    mean = sum(loads) / sum(balance.capacity[~balance.removing])
-    worst = 0.0
-    for node, capacity in enumerate(balance.capacity):
-        deviation = sum(loads[allocation == node]) / capacity - mean
-        worst = max(worst, deviation if balance.removing[node] else abs(deviation))
-    return worst
-
-
 @given(clusters(), st.sampled_from([MANY, ONE]))
 @quick
 def test_every_plan_keeps_every_rule_and_tells_the_truth(cluster, arguments, params):
@@ -302,10 +279,10 @@ def test_every_plan_keeps_every_rule_and_tells_the_truth(cluster, arguments, par
     problem = cluster(homes, loads, flows, **rules)
     result = plan_of(problem, params, seed=5)
     allocation = result.balance.allocation
-    assert broken_rules(problem, allocation) == []
+    assert broken_rules(problem.balance, allocation) == []
     after = predicted_loads(problem, allocation)
-    assert result.predicted_load_distance == pytest.approx(load_distance(problem.balance, after, allocation), abs=1e-8)
-    given_distance = load_distance(problem.balance, problem.balance.load, allocation)
+    assert result.predicted_load_distance == pytest.approx(load_distance(problem.balance, allocation, after), abs=1e-8)
+    given_distance = load_distance(problem.balance, allocation)
     assert result.balance.score.load_distance == pytest.approx(given_distance, abs=1e-8)
     assert result.balance.lower_bound <= given_distance + 1e-8
     assert result.within == (result.predicted_load_distance <= problem.balance.max_load_distance + 1e-7)
@@ -321,7 +298,7 @@ def test_collocation_is_given_up_for_load_distance_only(cluster, arguments):
     problem = cluster([max(0, home) for home in homes], loads, flows, **rules)
     result = plan_of(problem)
     home = problem.balance.home
-    before = load_distance(problem.balance, problem.balance.load, home)
+    before = load_distance(problem.balance, home)
     if result.partition_load > 0 and result.predicted_load_distance >= before - 1e-9:
         assert result.collocation >= problem.collocation(home) - 1e-12
         if result.balance.status is not PlanStatus.UNCHANGED:
@@ -367,3 +344,50 @@ def test_the_command_warns_when_no_attempt_was_within_max_load_distance(solve_fi
     code, out, err = solve_file(document(key_groups=pinned))
     assert (code, json.loads(out)["status"]) == (0, "unchanged")
     assert err == "warning: no attempt came within max_load_distance 10: the predicted load distance is 16\n"
+
+
+def six_flows(state_bytes: float, cost: float = 0.01) -> BalanceInstance:
+    """Six key groups on each of two nodes; each of the first talks to one on the other node, a tuple per second."""
+    sides = [(f"{name}{place}", name) for name in ("in", "out") for place in range(6)]
+    nodes = {**{f"in{place}": f"n{place % 2}" for place in range(6)}}
+    nodes |= {f"out{place}": f"n{(place + 1) % 2}" for place in range(6)}
+    return BalanceInstance(
+        nodes=(Node(id="n0", capacity=1.0), Node(id="n1", capacity=1.0)),
+        key_groups=tuple(
+            SnapshotKeyGroup(id=name, operator=operator, node=nodes[name], load=2.0, state_bytes=state_bytes)
+            for name, operator in sides
+        ),
+        flows=tuple(TupleFlow(source=f"in{place}", target=f"out{place}", rate=1.0) for place in range(6)),
+        budget=MigrationBudget(max_migrations=6),
+        options=SnapshotOptions(serialise_cost=cost, deserialise_cost=cost),
+    )
+
+
+@pytest.mark.parametrize(("state_bytes", "cost", "moves"), [(1e9, 0.01, 0), (1e9, 0.5, 0), (1e6, 0.5, 6)])
+def test_six_flows_of_a_tuple_a_second_between_gigabytes_move_nothing(state_bytes, cost, moves):
+    """A gigabyte takes 100 s of a core, which half a percent at each end of a tuple a second repays in 10,000 s."""
+    run = simulate(recorded([six_flows(state_bytes, cost)] * 5), policy_named("albic"), seed=1)
+    assert sum(each.migrations for each in run.rounds) == moves
+
+
+def test_a_charge_is_a_core_for_the_restore_over_the_time_to_pay_back():
+    assert repaid_charge(np.array([RESTORED_BYTES_S * PAY_BACK_S])).tolist() == [100.0]
+    assert repaid_charge(np.array([1e7]), bytes_s=1e6, unit_s=2.0, pay_back_s=120.0).tolist() == [10.0]
+
+
+def test_only_flows_that_cost_something_are_brought_together():
+    dear = np.array([1.0, 0.0, 1.0, 0.0, 0.0, 0.0])
+    problem = replace(problem_of(six_flows(1.0)), send_cost=dear, receive_cost=dear / 2)
+    result = solve(problem, stop=Never(), seed=1)
+    local = ~problem.remote(result.balance.allocation)
+    assert local.tolist() == [True, False, True, False, False, False]
+    assert problem.loads(result.balance.allocation).sum() == pytest.approx(24.0 - 2 * 1.5)
+
+
+def test_costs_per_flow_are_those_on_average_where_all_are_alike():
+    problem = problem_of(six_flows(1.0, 0.5))
+    alike = replace(problem, send_cost=np.full(6, 0.5), receive_cost=np.full(6, 0.5))
+    ours, theirs = (solve(each, stop=Never(), seed=3).balance.allocation.tolist() for each in (alike, problem))
+    assert ours == theirs
+    with pytest.raises(ValueError, match="one entry per flow"):
+        replace(problem, send_cost=np.ones(5))

@@ -171,15 +171,19 @@ class StoreGuard:
         if message is None or message.tp.topic is None:
             raise self._late(f"table {table.name}, key {key!r:.60}: {tp.topic}/{tp.partition} is another worker's")
         if self._app._consumer.has_begun:
-            self._breach("written", f"{message.tp} is written to a table of {tp.topic}", tp)
+            self._breach(
+                "a table partition of another worker would be written, this worker ends: %s",
+                f"{message.tp} is written to a table of {tp.topic}",
+                tp,
+            )
 
-    def _breach(self, how: str, what: str, tp: TP) -> None:
+    def _breach(self, complaint: str, what: str, tp: TP) -> None:
         breach = StateBreach(
             f"{what}, but this worker owns partition {tp.partition} of the first topic only: "
             "give both the same number of partitions, and put them into one operator"
         )
         self._on_breach()
-        self._end(f"a table partition of another worker would be {how}, this worker ends: %s", breach)
+        self._end(complaint, breach)
         raise breach
 
     def _late(self, what: str) -> LateWrite:
@@ -256,7 +260,11 @@ class StoreGuard:
             return
         count = consumer.thread.partition_count
         if count(message.tp.topic) == count(tp.topic):
-            self._breach("read", f"an event of {message.tp} reads a table of {tp.topic}", tp)
+            self._breach(
+                "a table partition of another worker would be read, this worker ends: %s",
+                f"an event of {message.tp} reads a table of {tp.topic}",
+                tp,
+            )
 
     def _get_or_end(self, store: Any, get: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def get_or_end(key: Any) -> Any:

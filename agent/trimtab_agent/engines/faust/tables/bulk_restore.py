@@ -23,7 +23,7 @@ from faust.types import TP
 from rocksdict import IngestExternalFileOptions
 
 from trimtab_agent.engines import changelog_files
-from trimtab_agent.engines.changelog_files import Part, Request, Written
+from trimtab_agent.engines.changelog_files import ChangelogPart, FilesRequest, Written
 from trimtab_agent.engines.faust.tables.other_logs import ends_of
 from trimtab_agent.engines.faust.transport.client import Connection, NotPlain, as_plain_data
 from trimtab_agent.sampler.readings import find_quotas
@@ -106,7 +106,7 @@ class BulkRestore:
             text = "restored %d records of %d changelogs by files in %.1f s"
             log.info(text, records, len(missing), time.monotonic() - began)
 
-    async def _request(self, missing: Mapping[TP, Missing]) -> Request:
+    async def _request(self, missing: Mapping[TP, Missing]) -> FilesRequest:
         """Make room for the files.  Raises NotPlain, MemoryError, OSError."""
         if (free := _free_memory()) < ROOM_BYTES:
             raise MemoryError(f"{free / 1e6:.0f} MB of memory are free, and {ROOM_BYTES / 1e6:.0f} MB are wanted")
@@ -116,7 +116,7 @@ class BulkRestore:
             shutil.rmtree(folder, ignore_errors=True)  # of a worker that was killed
             folder.mkdir(parents=True)
             parts.append(
-                Part(
+                ChangelogPart(
                     topic=tp.topic,
                     partition=tp.partition,
                     first=each.first,
@@ -125,11 +125,11 @@ class BulkRestore:
                     offset_key=each.table.data.offset_key.decode(),
                 )
             )
-        return Request(connection=connection, parts=tuple(parts))
+        return FilesRequest(connection=connection, parts=tuple(parts))
 
 
 @contextlib.asynccontextmanager
-async def _started(request: Request) -> AsyncIterator[Process]:
+async def _started(request: FilesRequest) -> AsyncIterator[Process]:
     """The process, while it runs.  It gets no signal of a terminal, and ends with this worker."""
     program = (sys.executable, "-P", "-m", changelog_files.__name__)
     process = await asyncio.create_subprocess_exec(

@@ -13,7 +13,14 @@ from faust.types import TP
 
 from tests.paths import ROOT
 from trimtab_agent.engines import changelog_files
-from trimtab_agent.engines.changelog_files import Gathered, Part, Request, Written, client_settings, write_file
+from trimtab_agent.engines.changelog_files import (
+    ChangelogPart,
+    FilesRequest,
+    Gathered,
+    Written,
+    client_settings,
+    write_file,
+)
 from trimtab_agent.engines.faust.credentials import TLS_FILES
 from trimtab_agent.engines.faust.tables import bulk_restore
 from trimtab_agent.engines.faust.tables.bulk_restore import (
@@ -210,7 +217,7 @@ def record(key: bytes | None, value: bytes | None) -> Any:
 
 
 def test_a_file_has_the_last_value_of_each_key_and_the_offset(worker: Worker, tmp_path: Path) -> None:
-    part = Part(
+    part = ChangelogPart(
         topic=LOG.topic,
         partition=0,
         first=0,
@@ -233,9 +240,9 @@ def test_a_file_has_the_last_value_of_each_key_and_the_offset(worker: Worker, tm
 
 
 def test_a_request_and_an_answer_are_lines() -> None:
-    part = Part(topic="t", partition=1, first=2, end=3, folder="f", offset_key="__faust\0offset__")
-    request = Request(connection={"bootstrap_servers": ["b:1"]}, parts=(part,))
-    assert Request.decode(request.encode()) == request
+    part = ChangelogPart(topic="t", partition=1, first=2, end=3, folder="f", offset_key="__faust\0offset__")
+    request = FilesRequest(connection={"bootstrap_servers": ["b:1"]}, parts=(part,))
+    assert FilesRequest.decode(request.encode()) == request
     assert b"\n" not in request.encode()
     written = Written(topic="t", partition=1, first=2, last=3, records=4, file="f")
     assert Written.decode(written.encode().encode()) == written

@@ -120,7 +120,8 @@ def test_key_groups_whose_broker_is_silent_hold_up_others_only_for_a_while(monke
             await asyncio.sleep(60.0)  # Faust's broker_request_timeout is longer
             return {}
 
-    standbys = Standbys(SimpleNamespace(consumer=Silent()), ownership, ChangelogReader({}, BulkRestore({})), Troubles().tell)
+    reader = ChangelogReader({}, BulkRestore({}))
+    standbys = Standbys(SimpleNamespace(consumer=Silent()), ownership, reader, Troubles().tell)
 
     with pytest.raises(TimeoutError, match="does not say within"):
         asyncio.run(asyncio.wait_for(standbys.warm([OTHER], lambda: None), 30.0))
