@@ -110,6 +110,7 @@ def sandbox_settings() -> DaySettings:
         pool=POOL,
         app_id=APP,
         capacity_cores=CAPACITIES,
+        host_cores=1.0,  # what else the machine does fills no host
         interval_s=2.5,  # workers that get little CPU answer late
         environment={
             **FLIGHTS_ENVIRONMENT,
