@@ -80,14 +80,21 @@ def alter(cluster: SandboxCluster, topic: str, settings: Mapping[str, str]) -> N
         answer.result(30)
 
 
+def unwell(found: Findings) -> Findings:
+    return {check: told for check, told in found.items() if any(level != "ok" for level, _ in told)}
+
+
 def test_a_healthy_cluster_is_all_right(cluster: SandboxCluster) -> None:
     code, found = doctor(cluster)
-    assert code == 0, found
+    deadline = time.monotonic() + START_LIMIT_S
+    while unwell(found) and time.monotonic() < deadline:  # on a busy machine a report may just be late
+        code, found = doctor(cluster)
+    assert unwell(found) == {}
+    assert code == 0
     assert list(found) == [
         "configuration", "java", "jars", "broker", "rights", "topics", "clocks", "agents", "changelogs", "signing",
         "checkpoint", "metrics", "leader",
     ]  # fmt: skip
-    assert {level for told in found.values() for level, _ in told} == {"ok"}, found
     text = "this client may do everything: the brokers have no authorizer, or it is a super user"
     assert found["rights"] == [("ok", text)]
     assert found["agents"][0][1].startswith("2 hosts report")
