@@ -290,13 +290,14 @@ class Day(SteeredRun):
         bootstrap, topics = self.cluster.broker.address, self.cluster.topics
         commands = [decode_command(row.value) for row in read_topic(bootstrap, topics.commands)]
         acks = [decode_ack(row.value) for row in read_topic(bootstrap, topics.acks)]
-        begun, over = self.phases[0][0], time.time()
+        phases = [(at, name) for at, name in self.phases if name in dict(self.chapters)]
+        begun, over = phases[0][0], time.time()
         path.parent.mkdir(parents=True, exist_ok=True)
         run = Drawn(
             started_at=begun,
             snapshots=windows_inside(read_snapshots(bootstrap, topics), begun, over),
             handovers=[moved.end for moved in handovers_of(commands, acks)],
-            phases=self.phases,
+            phases=phases,
             changes=[(ack.at, "") for ack in acks if ack.phase in (Phase.STARTED, Phase.STOPPED)],
             draining_at=lambda _: (),
         )
