@@ -84,8 +84,7 @@ class GroupWatcher:
         # loaded so far never become garbage.  Freezing them cuts a collection from tenths of a second to milliseconds.
         gc.collect()
         gc.freeze()
-        other_logs.watch(app, self.tell)
-        FilesFirst(app, self._parts.bulk)
+        FilesFirst(app, self._parts.bulk, other_logs.watch(app, self.tell))
         close_each_once(app, self._parts.ownership, answer_from_own_partitions(app))
         self._parts.work.attach(asyncio.get_running_loop())
         self._parts.side.start()

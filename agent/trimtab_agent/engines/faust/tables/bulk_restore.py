@@ -24,7 +24,6 @@ from rocksdict import IngestExternalFileOptions
 
 from trimtab_agent.engines import changelog_files
 from trimtab_agent.engines.changelog_files import ChangelogPart, FilesRequest, Written
-from trimtab_agent.engines.faust.tables.other_logs import ends_of
 from trimtab_agent.engines.faust.transport.client import Connection, NotPlain, as_plain_data
 from trimtab_agent.sampler.readings import find_quotas
 
@@ -189,8 +188,10 @@ class FilesFirst:
     Faust must not be kept in the rebalance itself: no other member could go on.
     """
 
-    def __init__(self, app: Any, bulk: BulkRestore) -> None:
+    def __init__(self, app: Any, bulk: BulkRestore, ends: Mapping[TP, int]) -> None:
+        """`ends` = where changelogs end, as far as the broker has said it when their databases were opened."""
         self._app = app
+        self._ends = ends
         self._bulk = bulk
         self._restoring: asyncio.Future[Any] | None = None
         self._revoked: set[TP] = set()
@@ -209,7 +210,7 @@ class FilesFirst:
             self._restoring = None
         self._revoked |= revoked
         recover = functools.partial(self._recover_now, assigned, newly_assigned, generation_id)
-        if missing := await self._missing():
+        if missing := self._missing():
             self._restoring = self._app.add_future(self._restore(missing, generation_id, recover))
         else:
             await recover()
@@ -218,7 +219,7 @@ class FilesFirst:
         revoked, self._revoked = self._revoked, set()
         await self._recover(assigned, revoked, newly_assigned, generation_id)
 
-    async def _missing(self) -> dict[TP, Missing]:
+    def _missing(self) -> dict[TP, Missing]:
         """What the databases of own partitions lack, of those that lack much."""
         changelogs = self._app.tables._changelogs
         tables = {
@@ -226,8 +227,7 @@ class FilesFirst:
             for tp in self._app.assignor.assigned_actives()
             if (table := changelogs.get(tp.topic)) is not None and tp.partition in table.data._dbs
         }
-        ends = await ends_of(self._app.consumer, tables)
-        found = {tp: Missing(table, _next_offset(table, tp), ends.get(tp) or 0) for tp, table in tables.items()}
+        found = {tp: Missing(table, _next_offset(table, tp), self._ends.get(tp) or 0) for tp, table in tables.items()}
         return {tp: each for tp, each in found.items() if each.much}
 
     async def _restore(

@@ -42,14 +42,19 @@ LIMIT_S = 3.0
 AHEAD = "%s ends at %d, this worker had written up to %d"
 
 
-def watch(app: Any, tell: Tell) -> None:
-    """Check every database that Faust opens at a rebalance.  Call it once, when all tables are known."""
+def watch(app: Any, tell: Tell) -> Mapping[TP, int]:
+    """Check every database that Faust opens at a rebalance.  Call it once, when all tables are known.
+
+    Returns where each assigned changelog ended at the last rebalance, as far as the broker has said it.
+    """
+    ends: dict[TP, int] = {}
     for table in app.tables.values():
         if isinstance(table.data, Store):
             overwritten: dict[TP, tuple[int, int]] = {}
-            table.data.on_rebalance = _open_or_begin_anew(app, table, table.data.on_rebalance, tell, overwritten)
+            table.data.on_rebalance = _open_or_begin_anew(app, table, table.data.on_rebalance, tell, overwritten, ends)
             topic = table.changelog_topic
             topic._on_published = _note_where_it_is(app, table, topic._on_published, overwritten)
+    return ends
 
 
 def _note_where_it_is(
@@ -84,6 +89,7 @@ def _open_or_begin_anew(
     on_rebalance: Callable[..., Awaitable[None]],
     tell: Tell,
     overwritten: dict[TP, tuple[int, int]],
+    known_ends: dict[TP, int],
 ) -> Callable[..., Any]:
     async def open_or_begin_anew(assigned: Collection[TP], *others: Any, **options: Any) -> None:
         tables = {tp: table for tp in assigned if tp.topic == table.changelog_topic_name}
@@ -93,8 +99,11 @@ def _open_or_begin_anew(
         opened = [tp for tp in closed if tp.partition in table.data._dbs]
         stored = {tp: at for tp in tables if (at := _stored(table, tp)) is not None}
         first, starts, ends = await asyncio.gather(
-            first_since(app.consumer, written), starts_of(app.consumer, opened), ends_of(app.consumer, stored)
+            first_since(app.consumer, written), starts_of(app.consumer, opened), ends_of(app.consumer, tables)
         )
+        for tp in tables:
+            known_ends.pop(tp, None)
+        known_ends.update(ends)
         ahead = {tp: (at, ends[tp]) for tp, at in stored.items() if tp in ends and at >= ends[tp]}
         ahead |= {tp: found for tp, found in overwritten.items() if tp in stored}
         overwritten.clear()

@@ -67,7 +67,6 @@ class Worker:
         self.app = app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(folder / "data"))
         self.table = app.Table("sums", partitions=1)
         self.end, self.generation = end, 1
-        app._consumer = SimpleNamespace(thread=self)
         app.assignor = SimpleNamespace(assigned_actives=lambda: {LOG, TP("inputs", 0)}, _active_tps={LOG})
         app.tables._changelogs[LOG.topic] = self.table
         self.table.data._dbs[0] = self.table.data._open_for_partition(0)
@@ -77,9 +76,6 @@ class Worker:
             self.recovered.append((revoked, generation_id, self.table.persisted_offset(LOG)))
 
         app.tables.recovery.on_rebalance = recover
-
-    async def ends(self, tps: Any, limit_s: float) -> dict[TP, int]:
-        return dict.fromkeys(tps, self.end)
 
 
 @pytest.fixture
@@ -97,7 +93,7 @@ async def settled(app: Any) -> None:
 def rebalance(worker: Worker, files: Any, *generations: int) -> None:
     async def run() -> None:
         worker.app.loop = asyncio.get_running_loop()
-        FilesFirst(worker.app, files)
+        FilesFirst(worker.app, files, {LOG: worker.end})
         for generation in generations:
             await asyncio.sleep(0)
             worker.generation = generation
