@@ -71,6 +71,8 @@ if "follows what it owns" in SETUP["planted"]:
     keep_warm = standby.Standbys.__init__
     standby.Standbys.__init__ = lambda self, app, owned, *others: keep_warm(self, app, Blind(owned), *others)  # type: ignore[method-assign, assignment, arg-type, misc]
     ownership.Ownership.holds = lambda *_: False  # type: ignore[method-assign]
+    # It would close the database of an active partition, and a read of it could then end the worker first.
+    standby.Standbys.cool = lambda self, key_groups: self.leave(self._ownership.changelogs(key_groups))  # type: ignore[method-assign]
     apply = changelog_reader.ChangelogReader._apply
 
     def late(self: Any, tp: Any, records: Any) -> None:
