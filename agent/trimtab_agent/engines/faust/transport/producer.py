@@ -13,6 +13,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
+from contextvars import ContextVar
 from typing import Any, Self
 
 import aiokafka
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 RETRY_S = 3.0
 """Pause between two attempts to reach a broker."""
 GONE_S = 20.0
-"""How long an output waits for a topic that is not there, and all commits and hand-overs with it."""
+"""How long all commits and hand-overs wait for records whose topic is not there."""
 LOOK_AGAIN_S = 1.0
 """How often to look whether such a topic is back, while there are outputs for it."""
 LOOK_S = 0.1
@@ -56,6 +57,8 @@ FATAL = frozenset({45, 47, 59})
 epoch, unknown producer."""
 MOST_OVERHEAD = 4096
 """Bytes of a record beside key and value, as a bound; its size is looked at closely only when it may be too large."""
+BUFFERED: ContextVar[bool] = ContextVar("BUFFERED", default=False)
+"""Whether a record comes from the buffer: all that is behind it waits, changelogs too."""
 BASE_SEQUENCE_AT = 53
 """Where a batch (format 2) has its first sequence number, a signed 32-bit integer."""
 
@@ -77,7 +80,7 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self._is_output = is_output
         """Whether a topic may be given up: it is no changelog."""
         self._gone: set[str] = set()
-        """Topics of outputs that were not there for `GONE_S`: until they are back, nothing waits for them."""
+        """Topics of outputs that were not there for `GONE_S`: until they are back, the buffer waits for none."""
         self._missing_since: dict[str, float] = {}
         """Since when no broker knows the topic of records that wait (seconds of `uptime`)."""
         self._asked_for: Counter[str] = Counter()
@@ -136,23 +139,28 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         return time.time() - float(self.client.cluster._last_successful_refresh_ms) / 1e3
 
     async def _until_known(self, known: Callable[[str], Coroutine[Any, Any, Any]], topic: str) -> Any:
-        """Wait for a topic; ask for it in each later update, too, also if it is known (patch leaders-not-forgotten)."""
+        """Wait for a topic; ask for it in each later update, too, also if it is known (patch leaders-not-forgotten).
+
+        An output that an agent sends by itself holds up its own event only, so it waits as long as in stock Faust.
+        """
         self.client._topics.add(topic)
         if topic in self.client.cluster._partitions:
             return await known(topic)
+        is_output = self._is_output(topic)
+        given_up = is_output and BUFFERED.get()
         since, asking = uptime(), asyncio.ensure_future(known(topic))
         self._asked_for[topic] += 1
         try:
-            while not self._is_gone(topic):
+            while not (given_up and self._is_gone(topic)):
                 if self.condemned:
                     raise WorkerFenced(f"the group rebalances, and {topic} is not there")
                 if (await asyncio.wait([asking], timeout=LOOK_S))[0]:
                     return asking.result()
                 if uptime() - since > GONE_S and self._asked_s() < GONE_S / 2:  # a broker has said so
                     since = uptime()
-                    if self._is_output(topic):
+                    if given_up:
                         self._gone.add(topic)
-                    else:
+                    elif not is_output:
                         self._on_changelog_gone(topic)
         finally:
             asking.cancel()
@@ -273,6 +281,7 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         publish = self.buffer._send_pending
 
         async def publish_or_end(message: Any) -> None:
+            BUFFERED.set(True)
             try:
                 await publish(message)
             except Exception as error:  # Faust ends the worker, but commits first; what is in the buffer is lost
