@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+OFFSETS = "__consumer_offsets"
+"""Kafka's own: every commit and every generation of every group, as the broker wrote them down."""
 STRIKES = "strikes.jsonl"
 TRUSTED = "trusted.keys"
 JOURNAL = ".journal"
