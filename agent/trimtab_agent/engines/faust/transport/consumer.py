@@ -9,7 +9,7 @@ import copy
 import functools
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
@@ -532,11 +532,11 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._behind.discard(tp)
         return self._position.get(tp)
 
-    async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:
-        """Flush, then commit; the thread knows since when."""
+    async def _commit_tps(self, tps: Iterable[TP], start_new_transaction: bool) -> bool:
+        """Send what the commit waits for, then commit; the thread knows since when."""
         self._thread.committing_since = uptime()
         try:
-            return bool(await super()._commit_offsets(offsets, start_new_transaction))
+            return bool(await super()._commit_tps(tps, start_new_transaction))
         finally:
             self._thread.committing_since = None
 

@@ -756,8 +756,9 @@ def test_a_flush_counts_as_part_of_the_commit_that_it_delays(
 
     monkeypatch.setattr(consumer.app.producer, "flush", flush, raising=False)
     monkeypatch.setattr(consumer, "assignment", lambda: {ONE})
+    monkeypatch.setattr(consumer, "_filter_committable_offsets", lambda tps: dict.fromkeys(tps, 7))
     with pytest.raises(KafkaError):
-        asyncio.get_event_loop().run_until_complete(consumer._commit_offsets({ONE: 7}))
+        asyncio.get_event_loop().run_until_complete(consumer._commit_tps([ONE], start_new_transaction=False))
     assert seen != [None]
     assert thread.committing_since is None
 
