@@ -150,7 +150,7 @@ def _kill_solver(stage: Stage, target: Target) -> Iterator[None]:
     yield  # the controller starts it again
 
 
-@fault("solver never returns", STOPPED_S, "the solver did not answer", "fallback|skip solver_failed",
+@fault("solver never returns", STOPPED_S, "the solver exceeded its time limit", "fallback|skip solver_failed",
        spares_job=True, needs_round=True)  # fmt: skip
 def _stop_solver(stage: Stage, target: Target) -> Iterator[None]:
     with stopped(stage.under_controller(SOLVER)):
