@@ -18,11 +18,10 @@ from flights.watch import read_snapshots
 from flights.wire import APP, DELAYS, SOURCE
 from tests.e2e.in_process import trimtab
 from tests.faults.played.rounds import tapped
-from tests.faults.played.stage import processes_of
+from tests.faults.played.stage import processes_of, write_down
 from tests.faults.recorded.check import check
-from tests.faults.recorded.dump import dump
 from tests.faults.recorded.facts import read_facts
-from tests.faults.recorded.history import Strike, read_history, write_files
+from tests.faults.recorded.history import Strike, read_history
 from tests.faults.recorded.verdict import Bounds, Violation
 from tests.faults.recorded.windowed import CHANGELOG, NOTED, wrong_windows
 from tests.paths import EXAMPLES, ROOT, python_path
@@ -33,7 +32,7 @@ from trimtab_protocol.messages.status import AppStatus, RoundStatus, Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
-from trimtab_sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, Table, host_name
+from trimtab_sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, Table
 
 KEY_GROUPS = 24
 CAPACITIES = (0.2, 0.25, 0.35, 0.25, 0.25, 0.25)
@@ -306,12 +305,8 @@ class Day(SteeredRun):
     def judge(self) -> list[Violation]:
         """Write down all that was recorded, and everything in it that is broken."""
         folder = self.folder / "history-0"
-        bootstrap, name = self.cluster.broker.address, self.cluster.settings.cluster
-        dump(bootstrap, name, folder, self.strikes, more=[CHANGELOG])
-        journals = {host: self.cluster.folder / host / "journal" for host in map(host_name, range(len(CAPACITIES)))}
-        texts = {host: path.read_text(errors="replace") for host, path in journals.items() if path.exists()}
-        write_files(folder, self.cluster.keys.trust.read_text(), texts)
-        history = read_history(name, folder)
+        write_down(self.cluster, folder, self.strikes, more=[CHANGELOG])
+        history = read_history(self.cluster.settings.cluster, folder)
         verdict = check(history, BOUNDS)
         assert verdict.unseen(rounds=True) == []
         return [*verdict.violations, *wrong_windows(history, read_facts(history), history.strikes, BOUNDS)]

@@ -8,8 +8,6 @@ from flights.dataset import COLUMNS, MISSING, Flight, partition_of, read_flights
 from flights.wire import SOURCE, encode_source
 from tests.e2e.confirmed import Confirmed, ConfirmedProducer
 
-DAY_MINUTES = 24 * 60
-
 
 def flights_of_a_day(days: int, begin: int, end: int) -> list[tuple[float, Flight]]:
     """The flights of the first days of the year that left between these minutes, each with its minute, in this order.

@@ -176,7 +176,7 @@ def test_the_bounds_are_those_that_the_documentation_states() -> None:
 
 
 def test_nothing_of_the_product_judges_the_product() -> None:
-    code = "import sys, tests.faults.recorded.check, tests.faults.recorded.dump; print(sorted(sys.modules))"
+    code = "import sys, tests.faults.recorded.check; print(sorted(sys.modules))"
     names = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
     assert "tests.faults.recorded.check" in names
@@ -189,3 +189,11 @@ def test_whom_nobody_can_replace_may_be_missed_for_as_long_as_the_fault_lasts() 
 
     assert excused_s([strike], 100.0, 170.0, BOUNDS) == usual
     assert excused_s([replace(strike, none_left=True)], 100.0, 170.0, BOUNDS) == 60.0 + usual
+
+
+def test_only_who_lacks_a_broker_may_stand_still_and_only_meanwhile() -> None:
+    strike = Strike(case="x", at=100.0, over_at=140.0, steered_at=150.0, lacking=("w0",))
+
+    assert excused_s([strike], 100.0, 141.0, BOUNDS, {"w0"}) == 40.0
+    assert excused_s([strike], 100.0, 141.0, BOUNDS, {"w1"}) == 0.0
+    assert excused_s([strike], 100.0, 141.0, BOUNDS) == 0.0

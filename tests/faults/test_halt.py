@@ -3,6 +3,7 @@
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def played(cell: Cell, *, interrupted: bool) -> Played:
 
 @pytest.fixture
 def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Let a signal arrive: "amid" the second cell, or "at rest" behind the last one."""
+    """Let a signal arrive: "amid" the second cell, or "at rest" behind the last one; or the last be "not reached"."""
 
     def at(when: str) -> None:
         class NoCampaign:
@@ -74,6 +75,8 @@ def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
                             signal.raise_signal(signal.SIGTERM)
                 except Interrupted:
                     return played(cell, interrupted=True)
+                if when == "not reached" and cell == CELLS[2]:
+                    return replace(played(cell, interrupted=False), failure="no round", struck=False)
                 return played(cell, interrupted=False)
 
             def end_a_hand_over(self) -> None:
@@ -83,7 +86,8 @@ def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         def judge(stage: NoStage) -> Verdict:
             count = int(stage.log[-2].removeprefix("recorded "))
             costs = tuple(Cost(strike=played(cell, interrupted=False).strike, **NOTHING) for cell in CELLS[:count])
-            return Verdict(violations=(), costs=costs, seen=Counter((*ALWAYS, *IN_ROUNDS)))
+            seen = ALWAYS if when == "not reached" else (*ALWAYS, *IN_ROUNDS)
+            return Verdict(violations=(), costs=costs, seen=Counter(seen))
 
         NoStage.log.clear()
         for name, fake in (("Stage", NoStage), ("Campaign", NoCampaign), ("judge", judge)):
@@ -113,6 +117,15 @@ def test_a_signal_behind_the_cells_of_a_stage_lets_them_be_judged(halt: Halt, si
     assert [result.cell for result in results] == CELLS
     assert all(not result.not_played and not result.broken for result in results)
     assert NoStage.log == ["begun", "at rest", "recorded 3", "ended"]
+
+
+def test_cells_without_hand_overs_are_judged_also_when_the_one_with_a_hand_over_was_not_reached(
+    halt: Halt, signalled: Callable[[str], None]
+) -> None:
+    signalled("not reached")
+    results = list(run_matrix(CELLS, Path(), None, seed=1, halt=halt))  # type: ignore[arg-type]
+    assert [result.broken for result in results] == [[], [], []]
+    assert [result.not_played for result in results] == [[], [], ["its moment was not reached: no round"]]
 
 
 def test_a_signal_that_can_lose_nothing_and_a_second_one_end_the_process(halt: Halt) -> None:

@@ -135,7 +135,7 @@ def test_each_fault_has_to_be_said_and_what_has_to_be_said_can_be_missing() -> N
 
 
 def test_a_fault_that_nothing_shows_has_not_been_played() -> None:
-    killed = "the solver did not answer"
+    killed = "the solver exceeded its time limit"
     silent, half, loud, failed = (
         Result(cell=each.cell, logs=Path(), played=each)
         for each in (

@@ -24,7 +24,6 @@ MAX_DISTANCE_OVER_BOUND = 1.0
 PHASES = 4
 """Phases in which something moves: start, shift, load tripled, load back.  The load distance is promised for all but
 the third, in which it is three times as noisy."""
-JUDGED_PHASES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from trimtab_controller.stream.measures import KEYS, KNOWN_COLUMNS, LEVEL_COLUMN
 from trimtab_controller.stream.rows import SCHEMA, added, left_out_row, of_kind, table_of
 from trimtab_protocol.messages.decode import Fault
 
-TEXTS = ("host", "worker", "app", "operator", "target_operator")
 NUMBERS = (*SUM_COLUMNS, *KNOWN_COLUMNS, *LEVEL_COLUMNS, "covered_s")
 
 

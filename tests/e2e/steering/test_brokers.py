@@ -15,7 +15,7 @@ from tests.e2e.steering.cluster import Cluster, until, worker
 from tests.e2e.steering.run_setup import APP, Setup
 from tests.e2e.steering.scenarios import begin, hand_overs
 from tests.e2e.steering.verdict import COMMIT_TAKES_S, _done, judge, read_topic
-from tests.faults.played.faults import demand_copies, elect_preferred_leaders
+from tests.faults.played.faults import coordinator, demand_copies, elect_preferred_leaders
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.broker import Brokers, Detour, free_ports
@@ -45,11 +45,6 @@ class TwoBrokers(Cluster):
         found = AdminClient({"bootstrap.servers": self.brokers.address}).list_topics("numbers", timeout=10)
         return {each.id: each.leader for each in found.topics["numbers"].partitions.values()}
 
-    def coordinator(self) -> int:
-        """The broker that coordinates the group of the workers."""
-        admin = AdminClient({"bootstrap.servers": self.brokers.address})  # its answers end with it
-        return int(admin.describe_consumer_groups([APP])[APP].result(60.0).coordinator.id)
-
     def loads(self) -> dict[KeyGroup, float | None]:
         """What FAR says of its key groups."""
         return {each.key_group: each.cpu_s for each in self.agent.statistics[FAR][1].key_groups}
@@ -70,12 +65,12 @@ async def play(cluster: TwoBrokers) -> None:
     before = cluster.generations()
     await leaders_move(cluster)
     assert cluster.generations() == before, "there was a rebalance"
-    coordinator = await asyncio.to_thread(cluster.coordinator)
-    await one_is_away(cluster, 3 - coordinator)
+    number = await asyncio.to_thread(coordinator, cluster.brokers.address, APP)
+    await one_is_away(cluster, 3 - number)
     assert cluster.generations() == before, "there was a rebalance"
     await cluster.worked_off()
     await asyncio.sleep(3 * SETUP.commit_interval_s)  # what waited for the broker that was away is committed
-    await the_coordinator_is_away(cluster, coordinator)
+    await the_coordinator_is_away(cluster, number)
 
 
 async def leaders_move(cluster: TwoBrokers) -> None:

@@ -39,9 +39,14 @@ class Played:
     """A signal ended it."""
 
     @property
+    def played_out(self) -> bool:
+        """Whether the cell came to its end."""
+        return self.failure is None and not self.interrupted
+
+    @property
     def unsaid(self) -> list[str]:
         """What should have been said, and was not: nothing shows that the fault had any effect."""
-        return [] if self.failure is not None or self.interrupted else unsaid(self.cell.fault.must_say, self.said)
+        return unsaid(self.cell.fault.must_say, self.said) if self.played_out else []
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +62,8 @@ class _Went:
         """For the checker; what was not reached is now."""
         now = time.time()
         at = self.at or now
-        dead = cell.fault.victims(stage, self.target) if self.target and self.at else ()
+        target = self.target if self.at else None
+        dead = cell.fault.victims(stage, target) if target else ()
         return Strike(
             case=str(cell),
             at=at,
@@ -65,6 +71,7 @@ class _Went:
             steered_at=now,
             dead=dead,
             none_left=set(dead) == set(stage.workers),
+            lacking=cell.fault.lacking(stage, target) if target else (),
             spares_job=cell.fault.spares_job,
         )
 

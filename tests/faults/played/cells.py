@@ -51,9 +51,9 @@ MEANINGFUL: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "host cut off, taken for lost": (("idle",), "110 s: every round has ended long before"),
     "40 % of the hosts lost": (("idle", "prepare"), "two of five: that one of them moves something is one case"),
-    "one broker away from one worker": (
-        ("idle", "prepare", "released"),
-        "the worker that has the next thing to do; what it does with the other broker goes on",
+    **dict.fromkeys(
+        ("coordinator away from one worker", "other broker away from one worker"),
+        (("idle", "prepare", "released"), "the worker that has the next thing to do"),
     ),
     "leaders moved": (
         ("idle", "prepare", "release", "released"),

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.faults.played.moments import Target
 from tests.faults.played.stage import UNSEEN, Stage
+from tests.faults.recorded.facts import APP
 from trimtab_sandbox.configuration import BROKER, CONTROLLER
 
 DOWN_S = 2.0
@@ -28,8 +29,8 @@ NO_LEASE = "the lease expired|acting as generation"
 CUT_OFF = "broker away|the lease expired|report dropped"
 TWO_BROKERS = "two brokers"
 SECOND_BROKER = f"{BROKER}-2"
-ELECTION_LIMIT_S = 30.0
-SILENT_BROKER = r"broker 2 at \S+ does not answer"
+ADMIN_LIMIT_S = 30.0
+SILENT_BROKER = r"broker \d at \S+ does not answer"
 LEADERS_MOVED = "leaders moved"
 TOO_FEW_COPIES = "NotEnoughReplicas|NOT_ENOUGH_REPLICAS|[Nn]ot enough in-sync"
 
@@ -54,7 +55,8 @@ def all_workers(stage: Stage, target: Target) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`lasts_s` = until its cause is gone; `victims` = the workers that lose their membership by it.
+    """`lasts_s` = until its cause is gone; `victims` = the workers that lose their membership by it,
+    `lacking` = those that lack a broker and stay members.
 
     `spares_job`: broker and workers are left alone.  `needs_round`: it shows only when something is to be moved, so the
     load is shifted meanwhile.  `needs_past`: a round has been played before.
@@ -66,6 +68,7 @@ class Fault:
     strike: Strike
     lasts_s: float
     victims: Victims = nobody
+    lacking: Victims = nobody
     spares_job: bool = False
     needs_round: bool = False
     needs_past: bool = False
@@ -147,7 +150,7 @@ def _kill_solver(stage: Stage, target: Target) -> Iterator[None]:
     yield  # the controller starts it again
 
 
-@fault("solver never returns", STOPPED_S, "the solver did not answer", "fallback|skip solver_failed",
+@fault("solver never returns", STOPPED_S, "the solver exceeded its time limit", "fallback|skip solver_failed",
        spares_job=True, needs_round=True)  # fmt: skip
 def _stop_solver(stage: Stage, target: Target) -> Iterator[None]:
     with stopped(stage.under_controller(SOLVER)):
@@ -224,10 +227,17 @@ def _lose_hosts(stage: Stage, target: Target) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------- one of two brokers
-@fault("one broker away from one worker", 40.0, SILENT_BROKER, victims=the_worker, stage=TWO_BROKERS)
-def _cut_one_broker(stage: Stage, target: Target) -> Iterator[None]:
-    """The worker and its agent reach the other broker, and all others reach both."""
-    with cut(stage, target.host, broker=1):
+@fault("coordinator away from one worker", 40.0, SILENT_BROKER, victims=the_worker, stage=TWO_BROKERS)
+def _cut_coordinator(stage: Stage, target: Target) -> Iterator[None]:
+    """The worker and its agent reach the other broker, and all others reach both: the group goes on without it."""
+    with cut(stage, target.host, broker=coordinator(stage.bootstrap, APP) - 1):
+        yield
+
+
+@fault("other broker away from one worker", 40.0, SILENT_BROKER, lacking=the_worker, stage=TWO_BROKERS)
+def _cut_other_broker(stage: Stage, target: Target) -> Iterator[None]:
+    """The worker reaches the broker that coordinates its group, and stays a member."""
+    with cut(stage, target.host, broker=2 - coordinator(stage.bootstrap, APP)):
         yield
 
 
@@ -252,10 +262,16 @@ def _lack_copies(stage: Stage, target: Target) -> Iterator[None]:
     demand_copies(stage.bootstrap, 1)
 
 
+def coordinator(bootstrap: str, group: str) -> int:
+    """The number of the broker that coordinates a group."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # its answers end with it
+    return int(admin.describe_consumer_groups([group])[group].result(ADMIN_LIMIT_S).coordinator.id)
+
+
 def elect_preferred_leaders(bootstrap: str) -> list[TopicPartition]:
     """Let the first broker of each partition lead it; returns the partitions that another one led."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    elected = admin.elect_leaders(ElectionType.PREFERRED).result(ELECTION_LIMIT_S)
+    elected = admin.elect_leaders(ElectionType.PREFERRED).result(ADMIN_LIMIT_S)
     return [partition for partition, error in elected.items() if error is None]
 
 
@@ -263,10 +279,10 @@ def demand_copies(bootstrap: str, count: int) -> None:
     """Set `min.insync.replicas` of all topics, Kafka's own too."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     entry = ConfigEntry("min.insync.replicas", str(count), incremental_operation=AlterConfigOpType.SET)
-    topics = admin.list_topics(timeout=ELECTION_LIMIT_S).topics
+    topics = admin.list_topics(timeout=ADMIN_LIMIT_S).topics
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry]) for name in topics]
     for done in admin.incremental_alter_configs(resources).values():
-        done.result(ELECTION_LIMIT_S)
+        done.result(ADMIN_LIMIT_S)
 
 
 # ---------------------------------------------------------------------- disks, clocks

@@ -195,9 +195,17 @@ def _emptying(part: str) -> Callable[[Stage, Target], Iterator[None]]:
     return strike
 
 
+ANOTHER = "acting as generation"
+"""A controller that has begun anew reads the new topic from the start."""
+NOTICED = {
+    part: (f"topics were re-created, reading them .*{part}|{ANOTHER}",) for part in ("snapshots", "acks", "intents")
+}
+NOTICED["placement"] = (f"publishing all placements again|{ANOTHER}",)
+"""By the controller.  Who reads the other topics logs nothing of it: that rows were lost is all there is to see."""
+
 for _part in ("reports", "snapshots", "placement", "commands", "acks", "handover", "journal", "intents", "status"):
-    fault(f"topic {_part} recreated empty", STOPPED_S, f"rows of {_part} lost", spares_job=True, needs_round=True,
-          needs_past=True)(_emptying(_part))  # fmt: skip
+    fault(f"topic {_part} recreated empty", STOPPED_S, f"rows of {_part} lost", *NOTICED.get(_part, ()),
+          spares_job=True, needs_round=True, needs_past=True)(_emptying(_part))  # fmt: skip
 
 
 @fault("topic events deleted", STOPPED_S, "rows of events lost", spares_job=True, needs_round=True, needs_past=True)

@@ -107,8 +107,8 @@ def run_stage(cells: Sequence[Cell], stage: Stage, seed: int, halt: Halt) -> lis
         ]
     finally:
         halt.judged()
-    lacking = verdict.unseen(rounds=any(each.cell.hands_over for each in played if not each.interrupted))
-    blind = f"not judged: nothing is recorded of {', '.join(lacking)}" if lacking else None
+    unseen = verdict.unseen(rounds=any(each.cell.hands_over for each in played if each.played_out))
+    blind = f"not judged: nothing is recorded of {', '.join(unseen)}" if unseen else None
     return [
         Result(cell=each.cell, logs=logs, played=each, cost=cost, violations=tuple(violations), failure=blind)
         for each, cost, violations in zip(played, verdict.costs, shared_out(verdict, played), strict=True)

@@ -192,13 +192,7 @@ class Stage:
     def record(self, strikes: Sequence[Strike] = ()) -> None:
         """Write down what is in Kafka now: at the end, and before a topic is taken away."""
         self.histories.append(self.folder / f"history-{len(self.histories)}")
-        dump(self.bootstrap, self.settings.cluster, self.histories[-1], strikes)
-        journals = {
-            host_name(index): self.cluster.folder / host_name(index) / "journal"
-            for index in range(self.settings.workers)
-        }
-        texts = {host: path.read_text(errors="replace") for host, path in journals.items() if path.exists()}
-        write_files(self.histories[-1], self.cluster.keys.trust.read_text(), texts)
+        write_down(self.cluster, self.histories[-1], strikes)
 
     # ------------------------------------------------------------------ its parts
     @property
@@ -278,6 +272,14 @@ class Stage:
                 self._revive_at = time.monotonic() + REVIVE_EVERY_S
                 with suppress(ClusterError, OSError):  # the next try comes soon
                     start()
+
+
+def write_down(cluster: SandboxCluster, folder: Path, strikes: Sequence[Strike], *, more: Sequence[str] = ()) -> None:
+    """All that is recorded of a cluster now: in Kafka (`more` = topics of the job), and on its hosts' disks."""
+    dump(cluster.broker.address, cluster.settings.cluster, folder, strikes, more=more)
+    journals = {host: cluster.folder / host / "journal" for host in map(host_name, range(cluster.settings.workers))}
+    texts = {host: path.read_text(errors="replace") for host, path in journals.items() if path.exists()}
+    write_files(folder, cluster.keys.trust.read_text(), texts)
 
 
 def forbid_compaction(brokers: Brokers) -> None:

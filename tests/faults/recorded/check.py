@@ -30,7 +30,7 @@ def check(history: History, bounds: Bounds) -> Verdict:
         *counting.wrong_answers(facts, deaths),
         *ownership.two_owners(facts, spans, bounds),
         *ownership.unowned(gaps),
-        *counting.stood_still(counting.silences(facts, extracted), history.strikes, bounds),
+        *counting.stood_still(counting.silences(facts, extracted), spans, history.strikes, bounds),
         *commanding.disordered(facts),
         *commanding.obeyed_late(facts),
         *commanding.obeyed_stale(facts),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tests.faults.recorded.facts import DELAYS, SOURCE, Facts, Input, Written
 from tests.faults.recorded.groups import Commit, Place
 from tests.faults.recorded.history import Strike
-from tests.faults.recorded.ownership import excused_s
+from tests.faults.recorded.ownership import Span, excused_s, owners_between
 from tests.faults.recorded.verdict import Bounds, Broken, Violation
 
 HELD_UP_S = 1.0
@@ -224,7 +224,9 @@ def silences(facts: Facts, extracted: Copies) -> Iterator[Silence]:
                 yield Silence(place=(topic, partition), start=start, end=row.at)
 
 
-def stood_still(found: Iterable[Silence], strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Violation]:
+def stood_still(
+    found: Iterable[Silence], spans: Mapping[Place, Sequence[Span]], strikes: Sequence[Strike], bounds: Bounds
+) -> Iterator[Violation]:
     """Silences that last longer than the faults of broker and workers explain, from the first fault on.
 
     What was sent before has waited for workers that had not started yet.
@@ -232,7 +234,8 @@ def stood_still(found: Iterable[Silence], strikes: Sequence[Strike], bounds: Bou
     for silence in found:
         lasted_s = silence.end - silence.start
         if strikes and silence.start >= strikes[0].at and lasted_s > bounds.goes_on_s:
-            allowed = bounds.goes_on_s + excused_s(strikes, silence.start, silence.end, bounds)
+            owners = owners_between(spans.get(silence.place, ()), silence.start, silence.end)
+            allowed = bounds.goes_on_s + excused_s(strikes, silence.start, silence.end, bounds, owners)
             if lasted_s > allowed:
                 text = f"{silence.place[0]}/{silence.place[1]}: nothing for {lasted_s:.1f} s of {allowed:.1f} allowed"
                 yield Violation(broken=Broken.STOOD_STILL, at=silence.start, text=text)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from tests.faults.recorded.dump import OFFSETS
 from tests.faults.recorded.groups import Commit, Generation, Place, Unreadable, read_group
-from tests.faults.recorded.history import History, Row
+from tests.faults.recorded.history import OFFSETS, History, Row
 from tests.faults.recorded.signatures import is_signed, read_keys
 
 APP = "flights"

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+OFFSETS = "__consumer_offsets"
+"""Kafka's own: every commit and every generation of every group, as the broker wrote them down."""
 STRIKES = "strikes.jsonl"
 TRUSTED = "trusted.keys"
 JOURNAL = ".journal"
@@ -40,7 +42,8 @@ class Strike:
 
     `dead` = the workers that were killed, stopped or cut off beyond their session: only they may repeat anything, and
     only what they did since their last commit.  `none_left` = that is all of them: nobody takes over before its cause
-    is gone.  `spares_job` = broker and workers were left alone: the job must go on.
+    is gone.  `lacking` = the workers that lacked a broker and stayed in the group: their key groups may stand still
+    meanwhile, and nobody else's.  `spares_job` = broker and workers were left alone: the job must go on.
     """
 
     case: str
@@ -49,13 +52,14 @@ class Strike:
     steered_at: float
     dead: tuple[str, ...] = ()
     none_left: bool = False
+    lacking: tuple[str, ...] = ()
     spares_job: bool = False
 
     def __post_init__(self) -> None:
         if not self.at <= self.over_at <= self.steered_at:
             raise ValueError(f"{self.case}: expected at <= over_at <= steered_at, found {self}")
-        if self.dead and self.spares_job:
-            raise ValueError(f"{self.case}: a job whose workers {self.dead} die is not spared")
+        if (hit := self.dead + self.lacking) and self.spares_job:
+            raise ValueError(f"{self.case}: a job whose workers {hit} are hit is not spared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,4 +164,5 @@ def _row(line: str) -> Row:
 
 
 def _strike(document: dict[str, Any]) -> Strike:
-    return Strike(**{**document, "dead": tuple(document["dead"])})
+    workers = {name: tuple(document.get(name, ())) for name in ("dead", "lacking")}
+    return Strike(**{**document, **workers})

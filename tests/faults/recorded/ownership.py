@@ -6,7 +6,7 @@ released to it: a broker that dies may lose the word `took`, and until the next 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tests.faults.recorded.facts import CHANGELOG, DELAYS, SOURCE, Facts, Message, Written, place_of
@@ -146,14 +146,30 @@ def gaps(
                 yield Gap(place=place, start=start, end=end, allowed=allowed)
 
 
-def excused_s(strikes: Iterable[Strike], start: float, end: float, bounds: Bounds) -> float:
-    """What faults of workers and of the broker explain of a wait: their length, a session and a rejoin.
+def excused_s(
+    strikes: Iterable[Strike], start: float, end: float, bounds: Bounds, owners: Collection[str] = ()
+) -> float:
+    """What faults of workers and of the broker explain of a wait of these owners: their length, a session and a rejoin.
 
-    Of a worker's death without its length: the others take over before it is back, if there are others.
+    Of a worker's death without its length: the others take over before it is back, if there are others.  Of a worker's
+    lack of a broker only its length, and only to itself: it stays the owner.
     """
-    hit = (strike for strike in strikes if not strike.spares_job and strike.at < end and start < strike.steered_at)
-    lengths = (0.0 if strike.dead and not strike.none_left else strike.over_at - strike.at for strike in hit)
-    return sum(length + bounds.session_s + bounds.rejoin_s for length in lengths)
+    excused = 0.0
+    for strike in strikes:
+        if strike.spares_job or strike.at >= end or start >= strike.steered_at:
+            continue
+        lasted_s = strike.over_at - strike.at
+        if strike.lacking:
+            excused += 0.0 if set(owners).isdisjoint(strike.lacking) else lasted_s
+        else:
+            excused += 0.0 if strike.dead and not strike.none_left else lasted_s
+            excused += bounds.session_s + bounds.rejoin_s
+    return excused
+
+
+def owners_between(spans: Sequence[Span], start: float, end: float) -> set[str]:
+    """Who owned a place at any time between."""
+    return {span.worker for span in spans if span.start < end and start < span.end}
 
 
 def unowned(found: Iterable[Gap]) -> Iterator[Violation]:

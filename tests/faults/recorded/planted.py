@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.faults.recorded.dump import OFFSETS
 from tests.faults.recorded.facts import APP, CHANGELOG, DELAYS, SOURCE, TOTALS, WRITER
 from tests.faults.recorded.groups import place_of_commit, read_group
-from tests.faults.recorded.history import History, Row
+from tests.faults.recorded.history import OFFSETS, History, Row
 from tests.faults.recorded.verdict import Broken
 
 Plant = Callable[[History], History]

@@ -8,10 +8,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from tests.faults.recorded.dump import OFFSETS
 from tests.faults.recorded.facts import APP, CHANGELOG, DELAYS, SOURCE, TOTALS
 from tests.faults.recorded.groups import place_of_commit
-from tests.faults.recorded.history import STRIKES, History, Row, read_history, write_files, write_rows, write_strikes
+from tests.faults.recorded.history import (
+    OFFSETS,
+    STRIKES,
+    History,
+    Row,
+    read_history,
+    write_files,
+    write_rows,
+    write_strikes,
+)
 
 JUDGED = ("placement", "commands", "acks", "handover", "journal")
 

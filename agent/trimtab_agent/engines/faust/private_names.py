@@ -87,6 +87,7 @@ PRIVATES: tuple[Private, ...] = (
             ("_clean_unacked_messages", ()),
             ("_new_offset", ("tp",)),
             ("_commit", ("offsets",)),
+            ("_commit_tps", ("tps", "start_new_transaction")),
             ("_to_message", ("tp", "record")),
             ("_is_changelog_tp", ("tp",)),
             ("_get_active_partitions", ()),

@@ -9,7 +9,7 @@ import copy
 import functools
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
@@ -21,7 +21,7 @@ from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
 from mode import Service, get_logger
 
-from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
 from trimtab_agent.engines.faust.settings import SteeringSettings
@@ -50,7 +50,7 @@ UNACKNOWLEDGED_S = 300.0
 """How long an event may hold up the commits of later ones that are done before it is told."""
 FORBIDDEN_S = 5.0
 """How long after a refusal to read a topic it is told."""
-COMMITS_WAIT = "its commits do not get through to the broker of its group"
+COMMITS_WAIT = "its outputs or commits do not get through"
 
 
 class Watcher(Protocol):
@@ -531,6 +531,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             return None
         self._behind.discard(tp)
         return self._position.get(tp)
+
+    async def _commit_tps(self, tps: Iterable[TP], start_new_transaction: bool) -> bool:
+        """Send what the commit waits for, then commit; the thread knows since when."""
+        self._thread.committing_since = uptime()
+        try:
+            return bool(await super()._commit_tps(tps, start_new_transaction))
+        finally:
+            self._thread.committing_since = None
 
     async def _commit(self, offsets: MutableMapping[TP, int]) -> bool:
         """Commit, after the flush, nothing beyond an event that is held (patch stand-at-refused-record)."""

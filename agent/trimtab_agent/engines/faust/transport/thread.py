@@ -80,7 +80,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     """Faust's consumer thread with a fence, in-place assignment and commits that prove membership."""
 
     _topics: TopicMetadata | None = None
-    _committing_since: float | None = None
+    committing_since: float | None = None
+    """Since when a commit, or the flush before it, has been under way (seconds of `uptime`)."""
     _denied: KafkaError | None = None
     """Why the broker has not taken the last commit, which another one may follow."""
     _complained_at = float("-inf")
@@ -243,23 +244,20 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
         (patch end-when-state-fails, patch leader-not-awaited)
         """
-        self._committing_since, self._denied = uptime(), None
-        try:
-            committed: bool = not (self.fence.broken or self.fence.dropped) and await super().commit(offsets)
-            if self._denied is not None:
-                self._complain("not committed, because Kafka does not let the app: %r", self._denied)
-                return False
-            return committed
-        finally:
-            self._committing_since = None
+        self._denied = None
+        committed: bool = not (self.fence.broken or self.fence.dropped) and await super().commit(offsets)
+        if self._denied is not None:
+            self._complain("not committed, because Kafka does not let the app: %r", self._denied)
+            return False
+        return committed
 
     @property
     def commit_waits(self) -> bool:
-        """Whether the broker that takes commits has been silent for so long that nothing new should be begun.
+        """Whether what is done has not been committed for so long that nothing new should be begun.
 
-        A flush before the commit may wait for the same broker, so unanswered heartbeats count too.
+        Without anything to commit, unanswered heartbeats say that the broker of the group is silent.
         """
-        now, since = uptime(), self._committing_since
+        now, since = uptime(), self.committing_since
         if since is not None and now - since > COMMIT_LIMIT_S:
             return True
         interval_s: float = self.app.conf.broker_heartbeat_interval

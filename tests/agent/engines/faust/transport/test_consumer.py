@@ -10,7 +10,7 @@ from typing import Any
 import faust
 import faust.transport.drivers.aiokafka
 import pytest
-from aiokafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
+from aiokafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from faust.agents.replies import ReplyPromise
 from faust.types import TP
 from faust.types.transports import SchedulingStrategyT
@@ -26,6 +26,7 @@ from trimtab_agent.engines.faust.transport.consumer import (
     SteeredConsumer,
     SteeredTransport,
 )
+from trimtab_agent.engines.faust.transport.thread import SteeredThread
 
 ONE, OTHER = TP("in", 1), TP("in", 2)
 
@@ -740,6 +741,26 @@ def test_nothing_new_is_begun_while_a_commit_waits_for_long(
     assert run(consumer._fetch(frozenset([ONE]))) == {ONE: ["record"]}, "a table is restored"
     thread.commit_waits, consumer._open = False, True
     assert run(consumer._fetch(frozenset([ONE]))) == {ONE: ["record"]}
+
+
+def test_a_flush_counts_as_part_of_the_commit_that_it_delays(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its broker may be out of reach, and the one that takes commits not: all that is done meanwhile is uncommitted."""
+    consumer._thread = thread = SteeredThread.__new__(SteeredThread)
+    seen: list[float | None] = []
+
+    async def flush() -> None:
+        seen.append(thread.committing_since)
+        raise KafkaError
+
+    monkeypatch.setattr(consumer.app.producer, "flush", flush, raising=False)
+    monkeypatch.setattr(consumer, "assignment", lambda: {ONE})
+    monkeypatch.setattr(consumer, "_filter_committable_offsets", lambda tps: dict.fromkeys(tps, 7))
+    with pytest.raises(KafkaError):
+        asyncio.get_event_loop().run_until_complete(consumer._commit_tps([ONE], start_new_transaction=False))
+    assert seen != [None]
+    assert thread.committing_since is None
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_questions_to_a_silent_broker_hold_up_no_fetch_from_others(running: Stee
     assert asyncio.run(ask()) == "records"
 
 
-def test_a_silent_coordinator_is_noticed_also_while_a_flush_before_the_commit_waits(
+def test_a_silent_coordinator_is_noticed_also_without_a_commit_and_a_flush_that_waits_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     thread = SteeredThread.__new__(SteeredThread)
@@ -131,10 +131,10 @@ def test_a_silent_coordinator_is_noticed_also_while_a_flush_before_the_commit_wa
     assert thread.commit_waits
     thread.fence.heard(now)
     assert not thread.commit_waits
-    thread._committing_since = now
+    thread.committing_since = now
     now += COMMIT_LIMIT_S + 0.1
     thread.fence.heard(now)
-    assert thread.commit_waits, "the commit itself"
+    assert thread.commit_waits, "the commit, or the flush before it"
 
 
 def alone(**known: Any) -> SteeredThread:
