@@ -35,6 +35,9 @@ done. Reading a whole table ends at the damage, as if nothing came after it. | T
 restores what is damaged. | `safety/store_guard.py`, `safety/damaged.py` |
 | `stand-at-refused-record` | A changelog record that the broker refuses is lost: the state is on one disk only. | Its \
 partition stands and sends it again; all others go on. | `safety/refused.py`, `transport/consumer.py` |
+| `stand-at-unreadable-record` | Records that are compressed by a codec without its library, or damaged, end each \
+worker that is given their partition. | The partition stands; all others go on. | `transport/unreadable.py`, \
+`transport/consumer.py` |
 | `impossible-record-refused` | A changelog record that is larger than a request, or not bytes, ends the producer and \
 the worker. | An error of the app's event, before anything is written. | `transport/producer.py` |
 | `key-none-kept` | A table's key None is written to the disk, and to the changelog as a record without a key. The \
@@ -124,6 +127,7 @@ class Patch(StrEnum):
     FENCE = "fence-after-session"
     STATE_FAILS = "end-when-state-fails"
     STANDS = "stand-at-refused-record"
+    UNREADABLE = "stand-at-unreadable-record"
     IMPOSSIBLE = "impossible-record-refused"
     KEY_NONE = "key-none-kept"
     LATE_WRITE = "late-write-refused"

@@ -35,7 +35,9 @@ from trimtab_agent.engines.faust.transport.thread import (
     GenerationOver,
     SteeredThread,
 )
+from trimtab_agent.engines.faust.transport.unreadable import UnreadableRecord
 from trimtab_agent.engines.faust.waiting import POLL_S, Check, until
+from trimtab_protocol.messages.decode import printable
 
 logger = get_logger(__name__)
 
@@ -50,6 +52,8 @@ UNACKNOWLEDGED_S = 300.0
 """How long an event may hold up the commits of later ones that are done before it is told."""
 FORBIDDEN_S = 5.0
 """How long after a refusal to read a topic it is told."""
+UNREADABLE_S = 10.0
+"""How often it is tried to read what could not be read."""
 COMMITS_WAIT = "its commits do not get through to the broker of its group"
 
 
@@ -121,6 +125,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.watcher: Watcher = transport.watcher
         self._forbidden, self._forbidden_at = "", float("-inf")
         """The topic that Kafka refused to let it read last, and when."""
+        self._unreadable: dict[TP, tuple[str, float]] = {}
+        """Why the next records of a partition cannot be read, and when to try again (monotonic seconds)."""
         self.blocked: set[TP] = set()
         self.withheld: set[TP] = set()
         """Partitions left out of periodic commits, because a hand-over commits them itself."""
@@ -276,11 +282,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if not self._open:  # (patch seek-before-sources-open)
                 active = frozenset(tp for tp in active if self._is_changelog_tp(tp))
             self._note_passed(active)
+            if self._unreadable:
+                now = time.monotonic()
+                active -= {tp for tp, (_, again_at) in self._unreadable.items() if again_at > now}
             records = await self._fetch(active)
             # Records fetched before a rebalance are dropped: after the seek at the end of the recovery they come again.
             if self.flow_active and rebalances == self._rebalances:
                 for tp in self.blocked.intersection(records):
                     del records[tp]
+                for tp in self._unreadable.keys() & records:
+                    self.log.warning("%s/%d can be read again", *tp)
+                    del self._unreadable[tp]
                 self._round = records
                 return records
         return {}
@@ -302,6 +314,11 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         except TopicAuthorizationFailedError as error:  # else all workers would end, also after each start
             (self._forbidden,) = error.args
             self._forbidden_at = time.monotonic()
+        except UnreadableRecord as error:  # (patch stand-at-unreadable-record)
+            tp = TP(*error.tp)
+            if tp not in self._unreadable:
+                self.log.error("%s. It is tried again from time to time, and all other partitions go on", error.args[0])
+            self._unreadable[tp] = error.args[0], time.monotonic() + UNREADABLE_S
         finally:
             self.not_waiting_next_records.set()
         await self.sleep(IDLE_S)
@@ -726,6 +743,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         silent = self._ends.out_of_reach() if tps is None else self._ends.out_of_reach().intersection(tps)
         if silent:
             return self._thread.silence(min(silent))
+        unreadable = self._unreadable.keys() if tps is None else self._unreadable.keys() & tps
+        if unreadable:
+            return printable(self._unreadable[min(unreadable)][0])[:200]
         concerned = tps is None or any(tp.topic == self._forbidden for tp in tps)
         if concerned and time.monotonic() - self._forbidden_at < FORBIDDEN_S:
             return f"Kafka does not let the app read {self._forbidden}"
@@ -813,6 +833,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._position,
             self._held,
             self._writes_from,
+            self._unreadable,
         )
         for known in by_partition:
             for tp in tps:

@@ -11,6 +11,7 @@ import faust
 import faust.transport.drivers.aiokafka
 import pytest
 from aiokafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
+from aiokafka.structs import TopicPartition
 from faust.agents.replies import ReplyPromise
 from faust.types import TP
 from faust.types.transports import SchedulingStrategyT
@@ -26,6 +27,7 @@ from trimtab_agent.engines.faust.transport.consumer import (
     SteeredConsumer,
     SteeredTransport,
 )
+from trimtab_agent.engines.faust.transport.unreadable import UnreadableRecord
 
 ONE, OTHER = TP("in", 1), TP("in", 2)
 
@@ -721,6 +723,36 @@ def test_a_worker_that_may_not_read_a_topic_says_so_and_tries_again(
     assert consumer.out_of_reach() == f"Kafka does not let the app read {ONE.topic}"
     assert consumer.out_of_reach([TP("another", 0)]) is None
     assert run(consumer._fetch(frozenset([ONE, OTHER]))) == {OTHER: ["record"]}
+
+
+def test_a_partition_that_cannot_be_read_stands_and_is_tried_again(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer._thread = Thread({}, {})  # type: ignore[assignment]
+    unreadable = UnreadableRecord(TopicPartition(*ONE), 7, ValueError("no library"))
+    answers = iter([unreadable, {OTHER: ["record"]}, {ONE: ["record"]}])
+    asked: list[Collection[TP]] = []
+
+    async def fetch(active_partitions: Collection[TP], timeout: float) -> Any:
+        asked.append(set(active_partitions))
+        if isinstance(answer := next(answers), Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(consumer, "_getmany", fetch)
+    monkeypatch.setattr(consumer, "_get_active_partitions", lambda: {ONE, OTHER})
+    consumer.watcher, consumer._sought = Watched(), True  # type: ignore[assignment]
+    consumer.resume_flow()
+    run = asyncio.get_event_loop().run_until_complete
+    assert run(consumer._next_round()) == {}
+    told = f"{ONE.topic}/{ONE.partition} cannot be read from offset 7 on: no library"
+    assert consumer.out_of_reach() == consumer.out_of_reach([ONE]) == told
+    assert consumer.out_of_reach([OTHER]) is None
+    assert run(consumer._next_round()) == {OTHER: ["record"]}
+    consumer._unreadable[ONE] = (told, 0.0)
+    assert run(consumer._next_round()) == {ONE: ["record"]}
+    assert asked == [{ONE, OTHER}, {OTHER}, {ONE, OTHER}]
+    assert consumer.out_of_reach() is None
 
 
 def test_nothing_new_is_begun_while_a_commit_waits_for_long(
