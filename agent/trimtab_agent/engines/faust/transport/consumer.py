@@ -9,7 +9,7 @@ import copy
 import functools
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
@@ -172,6 +172,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._asking: dict[Any, Any] = {}
         """Answers that agents wait for, with the messages that they work on meanwhile (patch asking-not-waited-for)."""
         self._finishing = False
+        self._failed: dict[Any, Any] = {}
+        """Events that agents have begun which have failed, each with its agent, until they count as done."""
         super().__init__(transport, *args, **options)
         self._follow_replies(self.app._reply_consumer)
         for agent in self.app.agents.values():
@@ -201,23 +203,49 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 stream = actor.stream.get_active_stream()
                 if not (stream.enable_acks or self.fence.broken):
                     in_batch = any(getattr(each, "__name__", "") == "add_to_buffer" for each in stream._processors)
-                    self._let_go_of(stream, all_of_topics=in_batch and agent.concurrency == 1)
+                    self._note_failed(agent, stream, all_of_topics=in_batch and agent.concurrency == 1)
+            self._let_go_of_failed()
             if on_error is not None:
                 await on_error(*arguments)
 
         return let_go
 
-    def _let_go_of(self, stream: Any, *, all_of_topics: bool) -> None:
-        """Acknowledge what this stream alone has begun: its event, or all of its topics, if they are its batch.
+    def _note_failed(self, agent: Any, stream: Any, *, all_of_topics: bool) -> None:
+        """Note what this stream has begun: its event, or all of its topics, if they are its batch.
 
         Others may be in the hands of tasks that will acknowledge them.
         """
         current = stream.current_event
         topics = getattr(stream.channel, "topics", ()) if all_of_topics else ()
-        for message in list(self._unacked_messages):
+        queued = _messages_in([stream.channel.queue]) if topics else set()
+        for message in self._unacked_messages:
             mine = message.topic in topics or (current is not None and message is current.message)
-            if mine and message.refcount == 1:
+            if mine and id(message) not in queued:
+                self._failed[message] = agent
+
+    def _let_go_of_failed(self) -> None:
+        """Acknowledge events of agents that have failed, once no other agent has them."""
+        for message in [message for message in self._failed if message not in self._unacked_messages]:
+            del self._failed[message]
+        index = self.app.topics._tp_index
+        tps = {message.tp for message in self._failed}
+        queued = _messages_in({channel.queue for tp in tps for channel in index.get(tp, ())})
+        for message, agent in list(self._failed.items()):
+            if message.refcount == 1 and id(message) not in queued and not self._may_work_on(message, agent):
                 message.ack(self)
+                del self._failed[message]
+
+    def _may_work_on(self, message: Any, failed: Any) -> bool:
+        """Whether a stream of another agent works on a message, or has it in a batch; or one that no agent has."""
+        agents = [agent for agent in self.app.agents.values() if agent is not failed]
+        streams = [stream for agent in agents for actor in agent._actors for stream in _chain(actor.stream)]
+        readers = [stream for stream in streams if message.topic in getattr(stream.channel, "topics", ())]
+        channels = len(self.app.topics._tp_index.get(message.tp, ()))
+        if channels > 1 + len({id(stream.channel.queue) for stream in readers}):
+            return True
+        events = [stream.current_event for stream in readers]
+        by_hand = not all(stream.enable_acks for stream in readers)
+        return by_hand or any(event is not None and event.message is message for event in events)
 
     def _new_consumer_thread(self) -> SteeredThread:
         return SteeredThread(self, loop=self.loop, beacon=self.beacon)
@@ -761,6 +789,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def _follow_ends(self) -> None:
         while not self.should_stop:
             await self.sleep(ENDS_INTERVAL_S)
+            self._let_go_of_failed()
             self.in_work.see(self._all_begun(), time.monotonic())
             self.tell_of_gaps(time.time())
             await self._ends.refresh(self._thread, list(self._position))
@@ -844,6 +873,20 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for marked in (self._active_partitions, self._paused_partitions, self._behind, self._closed):
             marked.difference_update(tps)
         self.in_work.forget(tps)
+
+
+def _chain(stream: Any) -> Iterator[Any]:
+    """The streams of an agent: the one that reads its topic, and those behind `group_by` and `through`."""
+    each = stream.get_root_stream()
+    while each is not None:
+        yield each
+        each = each._next
+
+
+def _messages_in(queues: Collection[Any]) -> set[int]:
+    """The ids of the messages that agents have yet to take from these queues."""
+    # The app may put values into a channel in memory, which are no events.
+    return {id(event.message) for queue in queues for event in queue._queue if hasattr(event, "message")}
 
 
 def _await_broker(recovery: Any) -> None:

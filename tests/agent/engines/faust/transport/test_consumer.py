@@ -154,7 +154,7 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
         stream = SimpleNamespace(
             enable_acks=enable_acks,
             _processors=processors,
-            channel=SimpleNamespace(topics=[ONE.topic]),
+            channel=SimpleNamespace(topics=[ONE.topic], queue=SimpleNamespace(_queue=[])),
             current_event=SimpleNamespace(message=begun[1]),
         )
         actor = SimpleNamespace(
@@ -168,6 +168,52 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
 
     assert len(told) == 1
     assert sorted(consumer._acked_index[ONE]) == done
+
+
+def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fails(consumer: SteeredConsumer) -> None:
+    """Two agents read one topic.  The one that takes batches fails, and what it has begun is done when both have."""
+    app = consumer.app
+    app.topics._acking_topics.add(ONE.topic)
+    begun = {n: ConsumerMessage(*ONE, n, 1.0, 0, None, b"k", b"1", None, tp=ONE) for n in range(10, 15)}
+    for message in begun.values():
+        message.refcount = 1
+        consumer._unacked_messages.add(message)
+
+    def reader(queued: list[int], current: int | None, *, enable_acks: bool) -> Any:
+        channel = Channel(app, [SimpleNamespace(message=begun[offset]) for offset in queued])  # type: ignore[misc]
+        channel.topics = [ONE.topic]  # type: ignore[attr-defined]
+        app.topics._tp_index[ONE].add(channel)
+        event = None if current is None else SimpleNamespace(message=begun[current])
+        stream = SimpleNamespace(
+            enable_acks=enable_acks, _processors=[], channel=channel, current_event=event, _next=None
+        )
+        stream.get_active_stream = stream.get_root_stream = lambda: stream
+        return SimpleNamespace(concurrency=1, _actors=[SimpleNamespace(actor_task=None, stream=stream)])
+
+    # The first has not taken 14; the other works on 12, has not taken 13, and 11 has passed both but for the failed.
+    failing, other = reader([14], 11, enable_acks=False), reader([13], 12, enable_acks=True)
+    failing._actors[0].stream._processors = [add_to_buffer]
+    begun[13].refcount = 2
+    app.agents = {"failing": failing, "other": other}
+
+    async def fail() -> None:
+        failing._actors[0].actor_task = asyncio.current_task()
+        await consumer._let_go_at_error(failing, None)(failing, ValueError())
+
+    asyncio.get_event_loop().run_until_complete(fail())
+    assert sorted(n for n, message in begun.items() if message.acked) == [10, 11]
+
+    other_stream = other._actors[0].stream
+    begun[12].ack(consumer)
+    other_stream.channel.queue._queue.clear()
+    other_stream.current_event = SimpleNamespace(message=begun[13])
+    consumer._let_go_of_failed()
+    assert not begun[13].acked, "the other one works on it"
+    other_stream.current_event = None
+    begun[13].ack(consumer)
+    consumer._let_go_of_failed()
+    assert begun[13].acked
+    assert not begun[14].acked, "nobody has begun it"
 
 
 def test_an_event_that_nobody_acknowledges_is_told_as_it_holds_up_all_commits(consumer: SteeredConsumer) -> None:
