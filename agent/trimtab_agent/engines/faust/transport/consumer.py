@@ -797,10 +797,16 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def tell_of_gaps(self, now: float) -> None:
         """Tell of an event that holds up all commits of its partition; `now` in epoch seconds.
 
-        An agent that acknowledges by hand, and fails before it does, never comes back to it.
+        An agent that acknowledges by hand, and fails before it does, never comes back to it.  One that fails in its
+        `group_by` takes no event any more.
         """
         seen = self._gaps
-        firsts = {tp: offsets[0] for tp, offsets in self._delivered.items() if offsets and self._acked_index.get(tp)}
+        begun = {(message.tp, message.offset) for message in self._all_begun()}
+        firsts = {
+            tp: offsets[0]
+            for tp, offsets in self._delivered.items()
+            if offsets and (self._acked_index.get(tp) or (tp, offsets[0]) in begun)
+        }
         gaps = {tp: first for tp, first in firsts.items() if first not in self._acked_index[tp]}
         self._gaps = {
             tp: seen[tp] if tp in seen and seen[tp][0] == first else (first, now) for tp, first in gaps.items()

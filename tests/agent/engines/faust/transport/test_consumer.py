@@ -242,6 +242,21 @@ def test_an_event_that_nobody_acknowledges_is_told_as_it_holds_up_all_commits(co
     assert told[-1] == (Trouble.UNACKNOWLEDGED, None)
 
 
+def test_the_same_is_told_of_an_agent_that_takes_no_event_any_more(consumer: SteeredConsumer) -> None:
+    """Nothing after them is done either: other agents have begun them, and this one never will."""
+    told: list[tuple[Trouble, str | None]] = []
+    consumer.watcher = SimpleNamespace(tell=lambda *what: told.append(what))  # type: ignore[assignment]
+    give(consumer, ONE, 10, 11)
+    give(consumer, OTHER, 5)
+    begun = [ConsumerMessage(*ONE, n, 1.0, 0, None, b"k", b"1", None, tp=ONE) for n in (10, 11)]
+    consumer._unacked_messages.update(begun)
+    consumer.tell_of_gaps(1_000.0)
+    consumer.tell_of_gaps(1_001.0 + UNACKNOWLEDGED_S)
+    assert len(told) == 1
+    assert told[0][1] is not None
+    assert told[0][1].startswith("in/1 offset 10 is not acknowledged since 1970-01-01 00:16 UTC")
+
+
 def test_what_was_not_committed_is_committed_later_also_without_new_events(
     consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
