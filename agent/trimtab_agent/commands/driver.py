@@ -134,8 +134,8 @@ class CommandDriver:
         self._unsaved[position.topic_id, position.partition] = position
 
     def watch(self, worker: WorkerId, process: ProcessId) -> None:
-        """Watch a worker's process for its end."""
-        self._processes.watch(worker, process)
+        """Watch the process of a worker that has connected for its end."""
+        self._processes.connected(worker, process)
 
     async def run(self) -> None:
         """Watch clock and processes until cancelled."""

@@ -1,5 +1,7 @@
 """Starts, finds, stops and watches worker processes.  Each has its own session and outlives the agent."""
 
+import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -10,7 +12,10 @@ import psutil
 
 from trimtab_agent.commands.events import ProcessEnded, ProcessId
 from trimtab_agent.configuration import WorkerConfiguration
+from trimtab_process.logs import fields
 from trimtab_protocol.messages.names import WorkerId
+
+log = logging.getLogger(__name__)
 
 CLUSTER, WORKER, SOCKET = "TRIMTAB_CLUSTER", "TRIMTAB_WORKER", "TRIMTAB_SOCKET"
 TRUST = "TRIMTAB_TRUST"
@@ -29,6 +34,7 @@ class WorkerProcesses:
         self._logs = logs
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._watched: dict[WorkerId, ProcessId] = {}
+        self._spoke: dict[WorkerId, ProcessId] = {}
 
     def ensure(self, worker: WorkerConfiguration) -> ProcessId:
         """Find the worker's process (it may run since before a restart of the agent) or start it.  Raises OSError."""
@@ -39,6 +45,11 @@ class WorkerProcesses:
     def watch(self, worker: WorkerId, process: ProcessId) -> None:
         """Let `ended` report the end of this process."""
         self._watched[worker] = process
+
+    def connected(self, worker: WorkerId, process: ProcessId) -> None:
+        """Watch a process that speaks for its worker: it is the worker itself, and no script that starts it."""
+        self._spoke[worker] = process
+        self.watch(worker, process)
 
     def terminate(self, worker: WorkerId, process: ProcessId) -> None:
         """Send SIGTERM if the pid still belongs to this process.  Raises OSError."""
@@ -63,7 +74,23 @@ class WorkerProcesses:
                 continue  # the process cannot be inspected now, which does not mean that it has ended
             if not lives:
                 del self._watched[worker]
-                yield ProcessEnded(worker=worker, process=process, exit_code=exit_codes.get(process.pid))
+                exit_code = exit_codes.get(process.pid)
+                if exit_code != 0 or self._spoke.get(worker) == process:  # else a script that has started the worker
+                    self._end_the_rest(worker, process)
+                yield ProcessEnded(worker=worker, process=process, exit_code=exit_code)
+
+    def _end_the_rest(self, worker: WorkerId, ended: ProcessId) -> None:
+        """Kill what a worker has left in its session, such as a pool of processes: nothing else would end it.
+
+        It would be taken for the worker, which would never be started again.
+        """
+        for process in self._processes_of(worker):
+            try:
+                if process.pid != ended.pid and os.getsid(process.pid) == ended.pid:
+                    log.warning("killing what a worker has left", **fields(worker=worker, pid=process.pid))
+                    process.kill()
+            except (psutil.Error, OSError):
+                continue  # it has ended
 
     def _start(self, worker: WorkerConfiguration) -> ProcessId:
         own = {**self._environment, **self._given, WORKER: worker.worker}
@@ -82,15 +109,20 @@ class WorkerProcesses:
 
     def _find(self, worker: WorkerId) -> ProcessId | None:
         """The oldest process with this worker's environment variables; its children inherit them.  None if none."""
-        wanted = {**self._environment, WORKER: worker}
         found = []
+        for process in self._processes_of(worker):
+            with contextlib.suppress(psutil.Error, OSError):  # it has ended
+                found.append(_identity(process))
+        return min(found, key=lambda process: process.created, default=None)
+
+    def _processes_of(self, worker: WorkerId) -> Iterator[psutil.Process]:
+        wanted = {**self._environment, WORKER: worker}
         for process in psutil.process_iter():
             try:
                 if process.pid != os.getpid() and wanted.items() <= process.environ().items():
-                    found.append(_identity(process))
+                    yield process
             except (psutil.Error, OSError):
                 continue  # the process has ended, is a zombie, or belongs to another user
-        return min(found, key=lambda process: process.created, default=None)
 
     def _lives(self, process: ProcessId) -> bool:
         """Whether the process runs or is a child not yet reaped.  Raises OSError if it cannot be inspected now."""

@@ -172,3 +172,60 @@ def test_the_log_of_a_worker_has_a_limit_and_its_end_is_kept(folder: Path, monke
     (folder / "go").write_text("")
     await_end(started)
     assert log.read_text() == "1\n"
+
+
+POOL = """
+import concurrent.futures, multiprocessing, signal, sys, time
+signal.signal(15, lambda *_: sys.exit(3))
+pool = concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("fork"))
+pool.submit(print, "up", flush=True).result()
+time.sleep(60)
+"""
+
+
+def of_w0(folder: Path) -> set[int]:
+    return {process.pid for process in processes(folder)._processes_of(W0)}
+
+
+def test_what_a_killed_worker_leaves_is_ended_and_not_taken_for_it(folder: Path) -> None:
+    """The processes of a pool wait for ever when nobody is left who gives them work."""
+    own = processes(folder)
+    process = own.ensure(worker(POOL))
+    await_up(folder)
+    assert len(of_w0(folder)) > 1
+
+    psutil.Process(process.pid).kill()
+    assert await_end(own) == ProcessEnded(worker=W0, process=process, exit_code=-9)
+
+    assert own.ensure(worker()).pid not in {process.pid} | (of_w0(folder) - {own._watched[W0].pid})
+    for left in of_w0(folder) - {own._watched[W0].pid}:
+        await_zombie(left)
+
+
+def test_the_same_after_a_restart_of_the_agent(folder: Path) -> None:
+    process = processes(folder).ensure(worker(POOL))
+    await_up(folder)
+    psutil.Process(process.pid).kill()
+    psutil.Process(process.pid).wait(60)  # in this test the dead process is a child of ours
+    after_restart = processes(folder)
+    after_restart.watch(W0, process)  # the journal has it
+
+    assert await_end(after_restart).process == process
+    for left in of_w0(folder):
+        await_zombie(left)
+    assert after_restart.ensure(worker()) != process
+
+
+def test_a_worker_outlives_the_script_that_started_it(folder: Path) -> None:
+    own = processes(folder)
+    script = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {OBEDIENT!r}])"
+    wrapper = own.ensure(worker(script))
+    await_up(folder)
+    assert await_end(own) == ProcessEnded(worker=W0, process=wrapper, exit_code=0)
+    (left,) = of_w0(folder)
+    found = own.ensure(worker())
+    assert found.pid == left
+
+    own.connected(W0, found)
+    own.terminate(W0, found)
+    assert await_end(own).process == found

@@ -142,7 +142,8 @@ class AgentConnection(Service):  # type: ignore[misc]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Use one connection until either side ends it; returns whether the agent welcomed it.  Raises HelloChanged."""
-        welcomed = False
+        welcomed, descriptor = False, writer.get_extra_info("socket").fileno()
+        _connections.add(descriptor)
         try:
             hello = self._hello()
             await self._write(writer, hello)
@@ -167,6 +168,7 @@ class AgentConnection(Service):  # type: ignore[misc]
             self._note("fault of the link", exc)
         finally:
             self._last_words = None
+            _connections.discard(descriptor)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
@@ -280,6 +282,25 @@ class AgentConnection(Service):  # type: ignore[misc]
         self.faults[reason] += 1
         if self.faults[reason] == 1:
             logger.warning("%s: %s: %s", self._socket, reason, str(exc) or type(exc).__name__)
+
+
+_connections: set[int] = set()
+"""Descriptors of connections to agents."""
+
+
+def _close_in_child() -> None:
+    """Let no process that the app forks keep a connection.
+
+    A pool of processes outlives a worker that is killed.  The agent would not see the end of the worker, and take no
+    other one with its name.
+    """
+    for descriptor in _connections:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    _connections.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def until_multiple(now: float, interval_s: float) -> float:

@@ -35,6 +35,9 @@ done. Reading a whole table ends at the damage, as if nothing came after it. | T
 restores what is damaged. | `safety/store_guard.py`, `safety/damaged.py` |
 | `stand-at-refused-record` | A changelog record that the broker refuses is lost: the state is on one disk only. | Its \
 partition stands and sends it again; all others go on. | `safety/refused.py`, `transport/consumer.py` |
+| `stand-at-unreadable-record` | Records that are compressed by a codec without its library, or damaged, end each \
+worker that is given their partition. | The partition stands; all others go on. | `transport/unreadable.py`, \
+`transport/consumer.py` |
 | `impossible-record-refused` | A changelog record that is larger than a request, or not bytes, ends the producer and \
 the worker. | An error of the app's event, before anything is written. | `transport/producer.py` |
 | `key-none-kept` | A table's key None is written to the disk, and to the changelog as a record without a key. The \
@@ -62,7 +65,8 @@ messages are never acknowledged, and a rebalance waits for them without end. | I
 read and no answer: it waits without end. | It goes on, and the event is read again after it. | \
 `transport/consumer.py` |
 | `failed-event-done` | An agent that acknowledges by hand (`noack`) and fails never acknowledges its event. Commits \
-skip it, but each later rebalance waits for it without end. | It counts as done, like that of any agent that fails. | \
+skip it, but each later rebalance waits for it without end. | It counts as done, like that of any agent that fails, \
+once no other agent has it. | \
 `transport/consumer.py` |
 | `standby-records-kept` | The queue of changelog records is emptied once more when the sources open. By then it has \
 records of standbys in it, and those after them are applied: the standby lacks some changes, and whoever restores from \
@@ -124,6 +128,7 @@ class Patch(StrEnum):
     FENCE = "fence-after-session"
     STATE_FAILS = "end-when-state-fails"
     STANDS = "stand-at-refused-record"
+    UNREADABLE = "stand-at-unreadable-record"
     IMPOSSIBLE = "impossible-record-refused"
     KEY_NONE = "key-none-kept"
     LATE_WRITE = "late-write-refused"

@@ -346,9 +346,9 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         aiokafka.consumer.fetcher.Fetcher,
-        (Patch.IDLE_WORKER, Patch.END_WITHOUT_BROKER),
+        (Patch.IDLE_WORKER, Patch.END_WITHOUT_BROKER, Patch.UNREADABLE),
         "dropping prefetched records of a partition that arrives or leaves; noticing lost records; looking ahead",
-        ("_records", "_wait_consume_future", "_subscriptions"),
+        ("_records", "_wait_consume_future", "_subscriptions", "_prefetch_backoff"),
         (
             ("_notify", ("future",)),
             ("_proc_fetch_request", ("assignment", "node_id", "request")),
@@ -356,8 +356,14 @@ PRIVATES: tuple[Private, ...] = (
             ("close", ()),
         ),
     ),
-    Private(aiokafka.consumer.fetcher.FetchResult, (Patch.NOT_ABORTED,), "", ("_partition_records",)),
-    Private(aiokafka.consumer.fetcher.PartitionRecords, (Patch.NOT_ABORTED,), "", ("_isolation_level",)),
+    Private(aiokafka.consumer.fetcher.FetchResult, (Patch.NOT_ABORTED, Patch.UNREADABLE), "", ("_partition_records",)),
+    Private(
+        aiokafka.consumer.fetcher.PartitionRecords,
+        (Patch.NOT_ABORTED, Patch.UNREADABLE),
+        "",
+        ("_isolation_level", "_records_iterator", "next_fetch_offset"),
+    ),
+    Private(aiokafka.consumer.fetcher.FetchError, (Patch.UNREADABLE,), "", ("_error", "_backoff")),
     Private(FetchRequest, (Patch.NOT_ABORTED,), "", ("_isolation_level", "topics")),
     Private(
         COORDINATOR,

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import os
 import shutil
 import sys
 import time
@@ -35,6 +36,8 @@ LOOK_S = 0.5
 """How often it is looked whether anybody still wants the files."""
 ROOM_BYTES = 300 << 20
 """Memory that must be free.  The process needs half of it, and where there is none the kernel may end the worker."""
+WORKER = "TRIMTAB_WORKER"
+"""The variable by which an agent finds a worker's process: it must not find this one after the worker was killed."""
 COMPLAINT = 500
 """Characters of what the process says when it fails."""
 
@@ -131,8 +134,9 @@ class BulkRestore:
 async def _started(request: FilesRequest) -> AsyncIterator[Process]:
     """The process, while it runs.  It gets no signal of a terminal, and ends with this worker."""
     program = (sys.executable, "-P", "-m", changelog_files.__name__)
+    environment = {name: value for name, value in os.environ.items() if name != WORKER}
     process = await asyncio.create_subprocess_exec(
-        *program, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+        *program, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
     )
     try:
         assert process.stdin is not None

@@ -26,6 +26,7 @@ from faust.types import TP
 from trimtab_agent.engines.changelog_files import Written
 from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore, Missing, StoreEvent, StoreMessage, take_in
 from trimtab_agent.engines.faust.transport.client import Connection, for_ever
+from trimtab_agent.engines.faust.transport.unreadable import stand_at_unreadable
 
 CHUNK_RECORDS = 500
 """Largest number of records applied at once under the lock: takes a few milliseconds."""
@@ -135,6 +136,7 @@ class ChangelogReader:
         )
         try:
             await reader.start()
+            stand_at_unreadable(reader._fetcher)
             self._changed = True
             following = False
             while True:

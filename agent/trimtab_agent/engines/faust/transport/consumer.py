@@ -9,7 +9,7 @@ import copy
 import functools
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
@@ -35,7 +35,9 @@ from trimtab_agent.engines.faust.transport.thread import (
     GenerationOver,
     SteeredThread,
 )
+from trimtab_agent.engines.faust.transport.unreadable import UnreadableRecord
 from trimtab_agent.engines.faust.waiting import POLL_S, Check, until
+from trimtab_protocol.messages.decode import printable
 
 logger = get_logger(__name__)
 
@@ -51,6 +53,8 @@ UNACKNOWLEDGED_S = 300.0
 FORBIDDEN_S = 5.0
 """How long after a refusal to read a topic it is told."""
 COMMITS_WAIT = "its outputs or commits do not get through"
+UNREADABLE_S = 10.0
+"""How often it is tried to read what could not be read."""
 
 
 class Watcher(Protocol):
@@ -121,6 +125,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.watcher: Watcher = transport.watcher
         self._forbidden, self._forbidden_at = "", float("-inf")
         """The topic that Kafka refused to let it read last, and when."""
+        self._unreadable: dict[TP, tuple[str, float]] = {}
+        """Why the next records of a partition cannot be read, and when to try again (monotonic seconds)."""
         self.blocked: set[TP] = set()
         self.withheld: set[TP] = set()
         """Partitions left out of periodic commits, because a hand-over commits them itself."""
@@ -166,6 +172,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._asking: dict[Any, Any] = {}
         """Answers that agents wait for, with the messages that they work on meanwhile (patch asking-not-waited-for)."""
         self._finishing = False
+        self._failed: dict[Any, Any] = {}
+        """Events that agents have begun which have failed, each with its agent, until they count as done."""
         super().__init__(transport, *args, **options)
         self._follow_replies(self.app._reply_consumer)
         for agent in self.app.agents.values():
@@ -195,23 +203,49 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 stream = actor.stream.get_active_stream()
                 if not (stream.enable_acks or self.fence.broken):
                     in_batch = any(getattr(each, "__name__", "") == "add_to_buffer" for each in stream._processors)
-                    self._let_go_of(stream, all_of_topics=in_batch and agent.concurrency == 1)
+                    self._note_failed(agent, stream, all_of_topics=in_batch and agent.concurrency == 1)
+            self._let_go_of_failed()
             if on_error is not None:
                 await on_error(*arguments)
 
         return let_go
 
-    def _let_go_of(self, stream: Any, *, all_of_topics: bool) -> None:
-        """Acknowledge what this stream alone has begun: its event, or all of its topics, if they are its batch.
+    def _note_failed(self, agent: Any, stream: Any, *, all_of_topics: bool) -> None:
+        """Note what this stream has begun: its event, or all of its topics, if they are its batch.
 
         Others may be in the hands of tasks that will acknowledge them.
         """
         current = stream.current_event
         topics = getattr(stream.channel, "topics", ()) if all_of_topics else ()
-        for message in list(self._unacked_messages):
+        queued = _messages_in([stream.channel.queue]) if topics else set()
+        for message in self._unacked_messages:
             mine = message.topic in topics or (current is not None and message is current.message)
-            if mine and message.refcount == 1:
+            if mine and id(message) not in queued:
+                self._failed[message] = agent
+
+    def _let_go_of_failed(self) -> None:
+        """Acknowledge events of agents that have failed, once no other agent has them."""
+        for message in [message for message in self._failed if message not in self._unacked_messages]:
+            del self._failed[message]
+        index = self.app.topics._tp_index
+        tps = {message.tp for message in self._failed}
+        queued = _messages_in({channel.queue for tp in tps for channel in index.get(tp, ())})
+        for message, agent in list(self._failed.items()):
+            if message.refcount == 1 and id(message) not in queued and not self._may_work_on(message, agent):
                 message.ack(self)
+                del self._failed[message]
+
+    def _may_work_on(self, message: Any, failed: Any) -> bool:
+        """Whether a stream of another agent works on a message, or has it in a batch; or one that no agent has."""
+        agents = [agent for agent in self.app.agents.values() if agent is not failed]
+        streams = [stream for agent in agents for actor in agent._actors for stream in _chain(actor.stream)]
+        readers = [stream for stream in streams if message.topic in getattr(stream.channel, "topics", ())]
+        channels = len(self.app.topics._tp_index.get(message.tp, ()))
+        if channels > 1 + len({id(stream.channel.queue) for stream in readers}):
+            return True
+        events = [stream.current_event for stream in readers]
+        by_hand = not all(stream.enable_acks for stream in readers)
+        return by_hand or any(event is not None and event.message is message for event in events)
 
     def _new_consumer_thread(self) -> SteeredThread:
         return SteeredThread(self, loop=self.loop, beacon=self.beacon)
@@ -276,11 +310,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if not self._open:  # (patch seek-before-sources-open)
                 active = frozenset(tp for tp in active if self._is_changelog_tp(tp))
             self._note_passed(active)
+            if self._unreadable:
+                now = time.monotonic()
+                active -= {tp for tp, (_, again_at) in self._unreadable.items() if again_at > now}
             records = await self._fetch(active)
             # Records fetched before a rebalance are dropped: after the seek at the end of the recovery they come again.
             if self.flow_active and rebalances == self._rebalances:
                 for tp in self.blocked.intersection(records):
                     del records[tp]
+                for tp in self._unreadable.keys() & records:
+                    self.log.warning("%s/%d can be read again", *tp)
+                    del self._unreadable[tp]
                 self._round = records
                 return records
         return {}
@@ -302,6 +342,11 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         except TopicAuthorizationFailedError as error:  # else all workers would end, also after each start
             (self._forbidden,) = error.args
             self._forbidden_at = time.monotonic()
+        except UnreadableRecord as error:  # (patch stand-at-unreadable-record)
+            tp = TP(*error.tp)
+            if tp not in self._unreadable:
+                self.log.error("%s. It is tried again from time to time, and all other partitions go on", error.args[0])
+            self._unreadable[tp] = error.args[0], time.monotonic() + UNREADABLE_S
         finally:
             self.not_waiting_next_records.set()
         await self.sleep(IDLE_S)
@@ -734,6 +779,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         silent = self._ends.out_of_reach() if tps is None else self._ends.out_of_reach().intersection(tps)
         if silent:
             return self._thread.silence(min(silent))
+        unreadable = self._unreadable.keys() if tps is None else self._unreadable.keys() & tps
+        if unreadable:
+            return printable(self._unreadable[min(unreadable)][0])[:200]
         concerned = tps is None or any(tp.topic == self._forbidden for tp in tps)
         if concerned and time.monotonic() - self._forbidden_at < FORBIDDEN_S:
             return f"Kafka does not let the app read {self._forbidden}"
@@ -749,6 +797,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def _follow_ends(self) -> None:
         while not self.should_stop:
             await self.sleep(ENDS_INTERVAL_S)
+            self._let_go_of_failed()
             self.in_work.see(self._all_begun(), time.monotonic())
             self.tell_of_gaps(time.time())
             await self._ends.refresh(self._thread, list(self._position))
@@ -756,10 +805,16 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def tell_of_gaps(self, now: float) -> None:
         """Tell of an event that holds up all commits of its partition; `now` in epoch seconds.
 
-        An agent that acknowledges by hand, and fails before it does, never comes back to it.
+        An agent that acknowledges by hand, and fails before it does, never comes back to it.  One that fails in its
+        `group_by` takes no event any more.
         """
         seen = self._gaps
-        firsts = {tp: offsets[0] for tp, offsets in self._delivered.items() if offsets and self._acked_index.get(tp)}
+        begun = {(message.tp, message.offset) for message in self._all_begun()}
+        firsts = {
+            tp: offsets[0]
+            for tp, offsets in self._delivered.items()
+            if offsets and (self._acked_index.get(tp) or (tp, offsets[0]) in begun)
+        }
         gaps = {tp: first for tp, first in firsts.items() if first not in self._acked_index[tp]}
         self._gaps = {
             tp: seen[tp] if tp in seen and seen[tp][0] == first else (first, now) for tp, first in gaps.items()
@@ -821,6 +876,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._position,
             self._held,
             self._writes_from,
+            self._unreadable,
         )
         for known in by_partition:
             for tp in tps:
@@ -831,6 +887,20 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for marked in (self._active_partitions, self._paused_partitions, self._behind, self._closed):
             marked.difference_update(tps)
         self.in_work.forget(tps)
+
+
+def _chain(stream: Any) -> Iterator[Any]:
+    """The streams of an agent: the one that reads its topic, and those behind `group_by` and `through`."""
+    each = stream.get_root_stream()
+    while each is not None:
+        yield each
+        each = each._next
+
+
+def _messages_in(queues: Collection[Any]) -> set[int]:
+    """The ids of the messages that agents have yet to take from these queues."""
+    # The app may put values into a channel in memory, which are no events.
+    return {id(event.message) for queue in queues for event in queue._queue if hasattr(event, "message")}
 
 
 def _await_broker(recovery: Any) -> None:

@@ -36,6 +36,7 @@ from faust.types import TP
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs
 from trimtab_agent.engines.faust.transport.metadata import NO_LEADER, TopicMetadata
+from trimtab_agent.engines.faust.transport.unreadable import stand_at_unreadable
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -111,6 +112,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         watcher, tables = self.transport.watcher, self.app.tables
         LostInputs(self._consumer, lambda topic: topic not in tables.changelog_topics, watcher.tell)
         self._restore_committed(self._consumer._fetcher)
+        stand_at_unreadable(self._consumer._fetcher)
         send, reset = coordinator._send_req, coordinator.reset_generation
         perform_assignment = coordinator._perform_assignment
         self._mark_commits(coordinator)

@@ -1,4 +1,8 @@
 import asyncio
+import os
+import stat
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -39,6 +43,28 @@ def test_the_app_goes_on_while_there_is_no_agent_and_the_link_comes_back(path: P
 
     faults = asyncio.run(scenario())
     assert faults["connection to the agent ended"] >= 2  # the third end may not be noticed yet
+
+
+def is_socket(descriptor: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
+
+
+def test_no_process_that_the_app_forks_keeps_the_connection(path: Path):
+    """A pool of processes outlives a worker that is killed; the agent sees the end of the connection all the same."""
+
+    async def scenario() -> list[bool]:
+        async with FakeAgent(path) as agent, running(path):
+            await agent.accept()
+            (descriptor,) = link_module._connections
+            with ProcessPoolExecutor(1, get_context("fork")) as pool:
+                there = await asyncio.get_running_loop().run_in_executor(pool, is_socket, descriptor)
+            return [there, is_socket(descriptor)]
+
+    assert asyncio.run(scenario()) == [False, True]
+    assert link_module._connections == set()
 
 
 def test_who_is_not_welcome_comes_back_less_and_less_often(path: Path):

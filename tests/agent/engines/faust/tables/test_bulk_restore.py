@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import faust
+import psutil
 import pytest
 from faust.types import TP
 
@@ -266,6 +267,22 @@ def test_files_of_tls_go_to_the_process_and_a_context_of_the_app_does_not() -> N
     assert asyncio.run(made["sasl_oauth_token_provider"].token()) == "t0k3n"
     with pytest.raises(NotPlain, match="the app has made its TLS context itself"):
         asyncio.run(as_plain_data({"ssl_context": ssl.create_default_context()}))
+
+
+def test_an_agent_does_not_take_the_process_for_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may outlive the worker for a moment."""
+    monkeypatch.setenv("TRIMTAB_WORKER", "w0")
+    monkeypatch.setenv("TRIMTAB_CLUSTER", "demo")
+
+    async def names() -> dict[str, str]:
+        async with bulk_restore._started(FilesRequest(connection={}, parts=())) as process:
+            while not (found := psutil.Process(process.pid).environ()):  # the kernel is about to start it
+                await asyncio.sleep(0.001)
+            return found
+
+    found = asyncio.run(names())
+    assert found["TRIMTAB_CLUSTER"] == "demo"
+    assert "TRIMTAB_WORKER" not in found
 
 
 def test_where_memory_is_short_no_process_is_started(

@@ -133,6 +133,8 @@ def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypat
     tail = ChangelogReader({}, BulkRestore({}))
 
     class Reader:
+        _fetcher = SimpleNamespace(_proc_fetch_request=None)
+
         async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
             asked.append(tuple(tps))
             if len(asked) == 1:
@@ -169,6 +171,8 @@ def test_a_hand_over_ends_the_pause_after_a_read(monkeypatch: pytest.MonkeyPatch
     tail.follow(waiting, Table(), 0)
 
     class Reader:
+        _fetcher = SimpleNamespace(_proc_fetch_request=None)
+
         async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
             nonlocal asked
             asked += 1
@@ -256,6 +260,7 @@ def test_a_reader_that_is_behind_reads_on_without_a_pause(monkeypatch: pytest.Mo
     tail.follow(TP("log", 1), Table(), 0)
 
     class Reader:
+        _fetcher = SimpleNamespace(_proc_fetch_request=None)
         _subscription = Positions(log=(3, 900))
 
         async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:

@@ -11,6 +11,7 @@ import faust
 import faust.transport.drivers.aiokafka
 import pytest
 from aiokafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
+from aiokafka.structs import TopicPartition
 from faust.agents.replies import ReplyPromise
 from faust.types import TP
 from faust.types.transports import SchedulingStrategyT
@@ -27,6 +28,7 @@ from trimtab_agent.engines.faust.transport.consumer import (
     SteeredTransport,
 )
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
+from trimtab_agent.engines.faust.transport.unreadable import UnreadableRecord
 
 ONE, OTHER = TP("in", 1), TP("in", 2)
 
@@ -153,7 +155,7 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
         stream = SimpleNamespace(
             enable_acks=enable_acks,
             _processors=processors,
-            channel=SimpleNamespace(topics=[ONE.topic]),
+            channel=SimpleNamespace(topics=[ONE.topic], queue=SimpleNamespace(_queue=[])),
             current_event=SimpleNamespace(message=begun[1]),
         )
         actor = SimpleNamespace(
@@ -167,6 +169,52 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
 
     assert len(told) == 1
     assert sorted(consumer._acked_index[ONE]) == done
+
+
+def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fails(consumer: SteeredConsumer) -> None:
+    """Two agents read one topic.  The one that takes batches fails, and what it has begun is done when both have."""
+    app = consumer.app
+    app.topics._acking_topics.add(ONE.topic)
+    begun = {n: ConsumerMessage(*ONE, n, 1.0, 0, None, b"k", b"1", None, tp=ONE) for n in range(10, 15)}
+    for message in begun.values():
+        message.refcount = 1
+        consumer._unacked_messages.add(message)
+
+    def reader(queued: list[int], current: int | None, *, enable_acks: bool) -> Any:
+        channel = Channel(app, [SimpleNamespace(message=begun[offset]) for offset in queued])  # type: ignore[misc]
+        channel.topics = [ONE.topic]  # type: ignore[attr-defined]
+        app.topics._tp_index[ONE].add(channel)
+        event = None if current is None else SimpleNamespace(message=begun[current])
+        stream = SimpleNamespace(
+            enable_acks=enable_acks, _processors=[], channel=channel, current_event=event, _next=None
+        )
+        stream.get_active_stream = stream.get_root_stream = lambda: stream
+        return SimpleNamespace(concurrency=1, _actors=[SimpleNamespace(actor_task=None, stream=stream)])
+
+    # The first has not taken 14; the other works on 12, has not taken 13, and 11 has passed both but for the failed.
+    failing, other = reader([14], 11, enable_acks=False), reader([13], 12, enable_acks=True)
+    failing._actors[0].stream._processors = [add_to_buffer]
+    begun[13].refcount = 2
+    app.agents = {"failing": failing, "other": other}
+
+    async def fail() -> None:
+        failing._actors[0].actor_task = asyncio.current_task()
+        await consumer._let_go_at_error(failing, None)(failing, ValueError())
+
+    asyncio.get_event_loop().run_until_complete(fail())
+    assert sorted(n for n, message in begun.items() if message.acked) == [10, 11]
+
+    other_stream = other._actors[0].stream
+    begun[12].ack(consumer)
+    other_stream.channel.queue._queue.clear()
+    other_stream.current_event = SimpleNamespace(message=begun[13])
+    consumer._let_go_of_failed()
+    assert not begun[13].acked, "the other one works on it"
+    other_stream.current_event = None
+    begun[13].ack(consumer)
+    consumer._let_go_of_failed()
+    assert begun[13].acked
+    assert not begun[14].acked, "nobody has begun it"
 
 
 def test_an_event_that_nobody_acknowledges_is_told_as_it_holds_up_all_commits(consumer: SteeredConsumer) -> None:
@@ -193,6 +241,21 @@ def test_an_event_that_nobody_acknowledges_is_told_as_it_holds_up_all_commits(co
     assert consumer._new_offset(ONE) == 13
     consumer.tell_of_gaps(3_000.0)
     assert told[-1] == (Trouble.UNACKNOWLEDGED, None)
+
+
+def test_the_same_is_told_of_an_agent_that_takes_no_event_any_more(consumer: SteeredConsumer) -> None:
+    """Nothing after them is done either: other agents have begun them, and this one never will."""
+    told: list[tuple[Trouble, str | None]] = []
+    consumer.watcher = SimpleNamespace(tell=lambda *what: told.append(what))  # type: ignore[assignment]
+    give(consumer, ONE, 10, 11)
+    give(consumer, OTHER, 5)
+    begun = [ConsumerMessage(*ONE, n, 1.0, 0, None, b"k", b"1", None, tp=ONE) for n in (10, 11)]
+    consumer._unacked_messages.update(begun)
+    consumer.tell_of_gaps(1_000.0)
+    consumer.tell_of_gaps(1_001.0 + UNACKNOWLEDGED_S)
+    assert len(told) == 1
+    assert told[0][1] is not None
+    assert told[0][1].startswith("in/1 offset 10 is not acknowledged since 1970-01-01 00:16 UTC")
 
 
 def test_what_was_not_committed_is_committed_later_also_without_new_events(
@@ -722,6 +785,36 @@ def test_a_worker_that_may_not_read_a_topic_says_so_and_tries_again(
     assert consumer.out_of_reach() == f"Kafka does not let the app read {ONE.topic}"
     assert consumer.out_of_reach([TP("another", 0)]) is None
     assert run(consumer._fetch(frozenset([ONE, OTHER]))) == {OTHER: ["record"]}
+
+
+def test_a_partition_that_cannot_be_read_stands_and_is_tried_again(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer._thread = Thread({}, {})  # type: ignore[assignment]
+    unreadable = UnreadableRecord(TopicPartition(*ONE), 7, ValueError("no library"))
+    answers = iter([unreadable, {OTHER: ["record"]}, {ONE: ["record"]}])
+    asked: list[Collection[TP]] = []
+
+    async def fetch(active_partitions: Collection[TP], timeout: float) -> Any:
+        asked.append(set(active_partitions))
+        if isinstance(answer := next(answers), Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(consumer, "_getmany", fetch)
+    monkeypatch.setattr(consumer, "_get_active_partitions", lambda: {ONE, OTHER})
+    consumer.watcher, consumer._sought = Watched(), True  # type: ignore[assignment]
+    consumer.resume_flow()
+    run = asyncio.get_event_loop().run_until_complete
+    assert run(consumer._next_round()) == {}
+    told = f"{ONE.topic}/{ONE.partition} cannot be read from offset 7 on: no library"
+    assert consumer.out_of_reach() == consumer.out_of_reach([ONE]) == told
+    assert consumer.out_of_reach([OTHER]) is None
+    assert run(consumer._next_round()) == {OTHER: ["record"]}
+    consumer._unreadable[ONE] = (told, 0.0)
+    assert run(consumer._next_round()) == {ONE: ["record"]}
+    assert asked == [{ONE, OTHER}, {OTHER}, {ONE, OTHER}]
+    assert consumer.out_of_reach() is None
 
 
 def test_nothing_new_is_begun_while_a_commit_waits_for_long(
