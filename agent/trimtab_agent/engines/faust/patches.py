@@ -86,7 +86,8 @@ broker answers, or the next rebalance begins. | `transport/consumer.py` |
 use, or that has members which are no Faust. | It tries again. | `transport/thread.py`, `transport/consumer.py` |
 | `deleted-topic-not-awaited` | A commit with an offset of a topic that has been deleted is repeated without end, and \
 nothing else is committed. Records for it are kept for 20 minutes, and a flush waits for them. | The offset is left \
-out, and buffered outputs are given up after 20 s. A changelog is made again. | `transport/thread.py`, `transport/producer.py` |
+out, and buffered outputs are given up after 20 s. A changelog is made again. | `transport/thread.py`, \
+`transport/producer.py` |
 | `leader-not-awaited` | A rebalance waits for records whose partition has no leader. Longer than \
 `broker_rebalance_timeout`, and all workers are out of the group. | It drops them after a quarter of that, and does \
 their events again. | `transport/producer.py`, `transport/consumer.py` |
