@@ -41,25 +41,22 @@ def test_the_app_goes_on_while_there_is_no_agent_and_the_link_comes_back(path: P
     assert faults["connection to the agent ended"] >= 2  # the third end may not be noticed yet
 
 
-def test_who_is_not_welcome_comes_back_less_and_less_often(path: Path):
+async def test_who_is_not_welcome_comes_back_less_and_less_often(path: Path):
     waits: list[float] = []
 
-    async def scenario() -> None:
-        async with FakeAgent(path) as agent, running(path) as link:
-            sleep = link.sleep
+    async with FakeAgent(path) as agent, running(path) as link:
+        sleep = link.sleep
 
-            async def noted(seconds: float) -> None:
-                waits.append(seconds)
-                await sleep(seconds)
+        async def noted(seconds: float) -> None:
+            waits.append(seconds)
+            await sleep(seconds)
 
-            link.sleep = noted
-            for _ in range(3):  # as if another process had the worker's name
-                _, writer = await asyncio.wait_for(agent.connections.get(), LIMIT_S)
-                writer.close()
-            await (await agent.accept()).close()
-            await agent.accept()
-
-    asyncio.run(scenario())
+        link.sleep = noted
+        for _ in range(3):  # as if another process had the worker's name
+            _, writer = await asyncio.wait_for(agent.connections.get(), LIMIT_S)
+            writer.close()
+        await (await agent.accept()).close()
+        await agent.accept()
     assert waits[:4] == [0.01, 0.02, 0.02, 0.01]
 
 
@@ -105,7 +102,7 @@ def test_a_line_without_end_costs_the_connection_only(path: Path, monkeypatch: p
     assert asyncio.run(scenario())["connection to the agent ended"] == 1
 
 
-def test_it_ends_also_when_the_stop_comes_as_a_write_is_done(path: Path):
+async def test_it_ends_also_when_the_stop_comes_as_a_write_is_done(path: Path):
     """The drain ends in the same round of the loop in which the link is cancelled: the cancellation must win."""
 
     class Writer:
@@ -117,19 +114,16 @@ def test_it_ends_also_when_the_stop_comes_as_a_write_is_done(path: Path):
         async def drain(self) -> None:
             await asyncio.shield(self.drained)
 
-    async def scenario() -> bool:
-        steering = FakeSteering(nothing)
-        link = AgentConnection(
-            app=APP, worker=WORKER, socket=path, executor=steering, status=steering, collector=FakeCollector()
-        )
-        writer = Writer()
-        task = asyncio.ensure_future(link._write(writer, WELCOME))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        writer.drained.set_result(None)
-        await asyncio.sleep(0)  # the future is done, and whoever waits for it is about to be told
-        task.cancel()
-        await asyncio.wait([task])
-        return task.cancelled()
-
-    assert asyncio.run(scenario())
+    steering = FakeSteering(nothing)
+    link = AgentConnection(
+        app=APP, worker=WORKER, socket=path, executor=steering, status=steering, collector=FakeCollector()
+    )
+    writer = Writer()
+    task = asyncio.ensure_future(link._write(writer, WELCOME))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    writer.drained.set_result(None)
+    await asyncio.sleep(0)  # the future is done, and whoever waits for it is about to be told
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
