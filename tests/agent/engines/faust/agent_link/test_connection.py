@@ -18,26 +18,23 @@ from tests.agent.engines.faust.agent_link.agent_link_situations import (
 from trimtab_agent.engines.faust import agent_link as link_module
 from trimtab_agent.engines.faust.agent_link import AgentConnection
 from trimtab_agent.engines.outcomes import Abandoned, Report
-from trimtab_protocol.messages.commands import Ack, Command, Phase
+from trimtab_protocol.messages.commands import Command, Phase
 from trimtab_protocol.messages.local import Statistics, encode_frame
 
 Counts = dict[str, int]
 
 
-def test_the_app_goes_on_while_there_is_no_agent_and_the_link_comes_back(path: Path):
-    async def scenario() -> Counts:
-        async with running(path) as link:
-            async with asyncio.timeout(60):
-                while link.faults.get("no agent", 0) < 2:
-                    await asyncio.sleep(0.01)
-            for _ in range(3):
-                async with FakeAgent(path) as agent:
-                    connection = await agent.accept()
-                    assert isinstance(await connection.read(), Statistics)
-                    await connection.close()
-            return dict(link.faults)
-
-    faults = asyncio.run(scenario())
+async def test_the_app_goes_on_while_there_is_no_agent_and_the_link_comes_back(path: Path):
+    async with running(path) as link:
+        async with asyncio.timeout(60):
+            while link.faults.get("no agent", 0) < 2:
+                await asyncio.sleep(0.01)
+        for _ in range(3):
+            async with FakeAgent(path) as agent:
+                connection = await agent.accept()
+                assert isinstance(await connection.read(), Statistics)
+                await connection.close()
+        faults = dict(link.faults)
     assert faults["connection to the agent ended"] >= 2  # the third end may not be noticed yet
 
 
@@ -70,36 +67,31 @@ async def test_who_is_not_welcome_comes_back_less_and_less_often(path: Path):
         (encode_frame(command()).replace(b'"w0"', b'"w9"'), "out_of_range"),
     ],
 )
-def test_bad_frames_are_counted_and_what_follows_is_done(path: Path, line: bytes, reason: str):
+async def test_bad_frames_are_counted_and_what_follows_is_done(path: Path, line: bytes, reason: str):
     async def execute(command: Command, report: Report) -> None:
         report(Abandoned())
 
-    async def scenario() -> tuple[Counts, Ack]:
-        async with FakeAgent(path) as agent, running(path, execute) as link:
-            connection = await agent.accept()
-            connection.write(line * 3 + encode_frame(command()))
-            answer = await connection.read_ack()
-            return dict(link.faults), answer
-
-    faults, answer = asyncio.run(scenario())
+    async with FakeAgent(path) as agent, running(path, execute) as link:
+        connection = await agent.accept()
+        connection.write(line * 3 + encode_frame(command()))
+        answer = await connection.read_ack()
+        faults = dict(link.faults)
     assert {k: n for k, n in faults.items() if "bad frame" in k} == {f"bad frame from the agent: {reason}": 3}
     assert answer.phase is Phase.ABANDONED
 
 
-def test_a_line_without_end_costs_the_connection_only(path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_line_without_end_costs_the_connection_only(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(link_module, "MAX_FRAME_BYTES", 1000)
 
-    async def scenario() -> Counts:
-        async with FakeAgent(path) as agent, running(path) as link:
-            connection = await agent.accept()
-            connection.write(b"x" * 5000)
-            again = await agent.accept()
-            assert isinstance(await again.read(), Statistics)
-            await connection.close()
-            await again.close()
-            return dict(link.faults)
-
-    assert asyncio.run(scenario())["connection to the agent ended"] == 1
+    async with FakeAgent(path) as agent, running(path) as link:
+        connection = await agent.accept()
+        connection.write(b"x" * 5000)
+        again = await agent.accept()
+        assert isinstance(await again.read(), Statistics)
+        await connection.close()
+        await again.close()
+        found = dict(link.faults)
+    assert found["connection to the agent ended"] == 1
 
 
 async def test_it_ends_also_when_the_stop_comes_as_a_write_is_done(path: Path):

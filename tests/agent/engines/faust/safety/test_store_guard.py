@@ -382,27 +382,25 @@ async def test_an_event_reads_nothing_that_stock_faust_would_have_here_and_is_el
     assert (consumer.fence.broken, app.crashed, bool(app.__dict__.get("breaches"))) == (ends, ends, ends)
 
 
-def test_the_apps_own_tests_may_write_and_read_tables_without_a_broker(tmp_path: Path) -> None:
+async def test_the_apps_own_tests_may_write_and_read_tables_without_a_broker(tmp_path: Path) -> None:
     """They use `agent.test_context()`, and often the store that the app has."""
 
-    async def tested() -> list[dict[str, int]]:
-        app, consumer, _ = worker(tmp_path, None, lambda table: setattr(table, "default", int))
-        Sent(consumer.transport)
-        app.flow_control.resume()
-        sums = app.tables["sums"]
+    app, consumer, _ = worker(tmp_path, None, lambda table: setattr(table, "default", int))
+    Sent(consumer.transport)
+    app.flow_control.resume()
+    sums = app.tables["sums"]
 
-        @app.agent(app.topic("events"))
-        async def add(stream: Any) -> Any:
-            async for key, value in stream.items():
-                sums[key] += value
-                yield {key: sums[key]}
+    @app.agent(app.topic("events"))
+    async def add(stream: Any) -> Any:
+        async for key, value in stream.items():
+            sums[key] += value
+            yield {key: sums[key]}
 
-        async with add.test_context() as agent:
-            await agent.put(3, key="a")
-            await agent.put(4, key="a")
-            return list(agent.results.values())
-
-    assert asyncio.run(tested()) == [{"a": 3}, {"a": 7}]
+    async with add.test_context() as agent:
+        await agent.put(3, key="a")
+        await agent.put(4, key="a")
+        found = list(agent.results.values())
+    assert found == [{"a": 3}, {"a": 7}]
 
 
 async def finished(consumer: SteeredConsumer) -> None:
