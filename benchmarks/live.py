@@ -80,14 +80,14 @@ PARTS = (
     Part(
         name="restores",
         about="one of six workers drained or lost, until all is warm: listed order, and scheduled by DynDL",
-        command=("tests.e2e.steering.restores",),
+        command=("benchmarks.restoring.drained",),
         limit_s=900.0,
         figures=((r"(?m)^(?P<method>[\w-]+) +(?P<value>all warm +(after +)?[\d.]+ s.*?);", r"\g<method>"),),
     ),
     Part(
         name="testbed",
         about="ten restores with two replicas each and busy slots: LIST, HTA and DELAY beside DynDL, and stock Faust",
-        command=("tests.e2e.steering.testbed", "--seeds", "2"),
+        command=("benchmarks.restoring.testbed", "--seeds", "2"),
         limit_s=1_200.0,
         figures=(
             (

@@ -1,7 +1,7 @@
 """Connections of plug-ins to a server on a real Unix socket, and who listens to the server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -105,13 +105,6 @@ async def ends(reader: asyncio.StreamReader) -> bool:
     with suppress(ConnectionError):
         await asyncio.wait_for(reader.read(), 5)
     return True
-
-
-def run(test: Callable[[Path], Awaitable[None]], folder: Path) -> None:
-    async def limited() -> None:
-        await asyncio.wait_for(test(folder / "a.sock"), 20)
-
-    asyncio.run(limited())
 
 
 async def wait_for_end(recorder: Recorder) -> None:

@@ -16,7 +16,6 @@ from tests.agent.plugin_connections import (
     connect,
     ends,
     hello,
-    run,
     running,
     statistics,
 )
@@ -27,77 +26,62 @@ from trimtab_protocol.messages.local import decode_frame, encode_frame
 from trimtab_protocol.messages.names import WorkerId
 
 
-def test_a_worker_from_hello_to_its_end(tmp_path: Path) -> None:
-    async def story(path: Path) -> None:
-        async with running(path) as (server, recorder):
-            reader, writer = await connect(path, hello(), statistics("w0"), encode_frame(ACK))
-            assert decode_frame(await reader.readline()) == WELCOME
-            await recorder.until(("connected", "w0"), ("reported", "w0", 1), ("acked", "w0", Phase.REJOINED))
-            assert recorder.pids == [os.getpid()]  # the kernel's word, not the hello's
-            server.tell(WorkerId("w0"), REJOIN)
-            server.tell(WorkerId("w7"), REJOIN)
-            assert decode_frame(await reader.readline()) == REJOIN
-            writer.close()
-            await recorder.until(
-                ("connected", "w0"), ("reported", "w0", 1), ("acked", "w0", Phase.REJOINED), ("gone", "w0")
-            )
-
-    run(story, tmp_path)
+async def test_a_worker_from_hello_to_its_end(path: Path) -> None:
+    async with running(path) as (server, recorder):
+        reader, writer = await connect(path, hello(), statistics("w0"), encode_frame(ACK))
+        assert decode_frame(await reader.readline()) == WELCOME
+        await recorder.until(("connected", "w0"), ("reported", "w0", 1), ("acked", "w0", Phase.REJOINED))
+        assert recorder.pids == [os.getpid()]  # the kernel's word, not the hello's
+        server.tell(WorkerId("w0"), REJOIN)
+        server.tell(WorkerId("w7"), REJOIN)
+        assert decode_frame(await reader.readline()) == REJOIN
+        writer.close()
+        await recorder.until(
+            ("connected", "w0"), ("reported", "w0", 1), ("acked", "w0", Phase.REJOINED), ("gone", "w0")
+        )
 
 
-def test_only_this_user_may_connect_and_nothing_is_left_behind(tmp_path: Path) -> None:
-    async def story(path: Path) -> None:
-        async with running(path):
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert not path.exists()
-
-    run(story, tmp_path)
+async def test_only_this_user_may_connect_and_nothing_is_left_behind(path: Path) -> None:
+    async with running(path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not path.exists()
 
 
-def test_the_second_of_a_name_is_refused_and_the_first_stays(tmp_path: Path) -> None:
-    async def story(path: Path) -> None:
-        async with running(path) as (_, recorder):
-            _, first = await connect(path, hello())
-            await recorder.until(("connected", "w0"))
-            reader, second = await connect(path, hello())
-            assert await ends(reader)
-            first.write(statistics("w0"))
-            await recorder.until(("connected", "w0"), ("refused", None, "duplicate_worker"), ("reported", "w0", 1))
-            first.close()
-            second.close()
-
-    run(story, tmp_path)
+async def test_the_second_of_a_name_is_refused_and_the_first_stays(path: Path) -> None:
+    async with running(path) as (_, recorder):
+        _, first = await connect(path, hello())
+        await recorder.until(("connected", "w0"))
+        reader, second = await connect(path, hello())
+        assert await ends(reader)
+        first.write(statistics("w0"))
+        await recorder.until(("connected", "w0"), ("refused", None, "duplicate_worker"), ("reported", "w0", 1))
+        first.close()
+        second.close()
 
 
-def test_a_worker_whom_a_fault_of_ours_turned_away_may_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_worker_whom_a_fault_of_ours_turned_away_may_come_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(path: Path) -> None:
-        async with running(path) as (_, recorder):
-            with monkeypatch.context() as patched:
-                patched.setattr(recorder, "worker_connected", Mock(side_effect=OSError(24, os.strerror(24))))
-                turned_away, _writer = await connect(path, hello())
-                assert await ends(turned_away)
-            again, _writer = await connect(path, hello())
-            assert decode_frame(await again.readline()) == WELCOME
-            await recorder.until(("gone", "w0"), ("connected", "w0"))
-
-    run(story, tmp_path)
+    async with running(path) as (_, recorder):
+        with monkeypatch.context() as patched:
+            patched.setattr(recorder, "worker_connected", Mock(side_effect=OSError(24, os.strerror(24))))
+            turned_away, _writer = await connect(path, hello())
+            assert await ends(turned_away)
+        again, _writer = await connect(path, hello())
+        assert decode_frame(await again.readline()) == WELCOME
+        await recorder.until(("gone", "w0"), ("connected", "w0"))
 
 
-def test_what_a_dead_agent_left_is_removed_and_a_live_one_is_respected(tmp_path: Path) -> None:
+async def test_what_a_dead_agent_left_is_removed_and_a_live_one_is_respected(path: Path) -> None:
     left = socket.socket(socket.AF_UNIX)
-    left.bind(str(tmp_path / "a.sock"))
+    left.bind(str(path))
     left.close()
 
-    async def story(path: Path) -> None:
-        async with running(path):
-            with pytest.raises(SocketTakenError, match="another agent listens there"):
-                await PluginServer(path, WELCOME, Recorder()).start()
-            _, writer = await connect(path, hello())
-            writer.close()
-
-    run(story, tmp_path)
+    async with running(path):
+        with pytest.raises(SocketTakenError, match="another agent listens there"):
+            await PluginServer(path, WELCOME, Recorder()).start()
+        _, writer = await connect(path, hello())
+        writer.close()
 
 
 def test_a_file_in_the_way_is_not_removed(tmp_path: Path) -> None:
@@ -109,15 +93,12 @@ def test_a_file_in_the_way_is_not_removed(tmp_path: Path) -> None:
     assert (tmp_path / "a.sock").read_text() == "precious"
 
 
-def test_a_line_in_many_small_parts_is_one_line(tmp_path: Path) -> None:
-    async def story(path: Path) -> None:
-        async with running(path) as (_, recorder):
-            _, writer = await connect(path)
-            for byte in hello() + statistics("w0") + statistics("w0")[:10]:
-                writer.write(bytes((byte,)))
-                await writer.drain()
-            writer.write(statistics("w0")[10:])
-            await recorder.until(("connected", "w0"), ("reported", "w0", 1), ("reported", "w0", 1))
-            writer.close()
-
-    run(story, tmp_path)
+async def test_a_line_in_many_small_parts_is_one_line(path: Path) -> None:
+    async with running(path) as (_, recorder):
+        _, writer = await connect(path)
+        for byte in hello() + statistics("w0") + statistics("w0")[:10]:
+            writer.write(bytes((byte,)))
+            await writer.drain()
+        writer.write(statistics("w0")[10:])
+        await recorder.until(("connected", "w0"), ("reported", "w0", 1), ("reported", "w0", 1))
+        writer.close()

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 TOOLS = ("ip", "nsenter", "unshare")
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 OUTSIDE = """
 ip link add {cable} type veth peer name cable netns {pid}
@@ -85,7 +85,7 @@ class Island:
 
     def fetch(self, url: str) -> str:
         """What a server inside answers; raises CalledProcessError."""
-        program = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode())"
+        program = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())"
         command = self.inside(sys.executable, "-c", program, url)
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout
 

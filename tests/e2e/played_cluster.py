@@ -31,7 +31,7 @@ from trimtab_protocol.signing.envelope import Envelope, signatures_in
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 WINDOW_S = 1.0
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 COMMAND_AFTER_S = 1.0
 """No operator is faster: what a command looks up is published a little after what it tells."""
 PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
@@ -127,6 +127,14 @@ listen = "127.0.0.1:{metrics_port}"
         self.running.append(process)
         return process
 
+    def restart(self, *, kill: bool = True) -> None:
+        """End the controller, by kill -9 or in order; the next one takes over."""
+        process, acting = self.running[-1], self.log_text().count("acting as generation")
+        process.kill() if kill else process.terminate()
+        assert (process.wait(LIMIT_S) == 0) is not kill
+        self.start()
+        self.wait("takeover", lambda: self.log_text().count("acting as generation") > acting)
+
     def trimtab(self, *arguments: str, code: int = 0) -> str:
         if arguments[0] != "status":
             time.sleep(COMMAND_AFTER_S)
@@ -149,7 +157,7 @@ listen = "127.0.0.1:{metrics_port}"
         return shown[0]
 
     def metric(self, name: str) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as page:
             lines = own_labels(page.read().decode(), "cluster").splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
@@ -302,6 +310,19 @@ listen = "127.0.0.1:{metrics_port}"
                 done.add(prepare.handover)
                 self.hand_over(prepare)
             self.follow()
+
+    def drained(self, after: int) -> Command:
+        """Play the workers until the emptied one is stopped; the command that stops it."""
+        done = {each.handover for each in self.commands[:after]}
+
+        def stopped() -> bool:
+            for prepare in self._open_prepares(done):
+                done.add(prepare.handover)
+                self.hand_over(prepare)
+            return any(each.kind is CommandKind.STOP for each in self.commands[after:])
+
+        self.wait("stop", stopped, windows=True)
+        return self.next_command(CommandKind.STOP, after)
 
     def _open_prepares(self, done: set[str | None]) -> list[Command]:
         return [c for c in self.commands if c.kind is CommandKind.PREPARE and c.handover not in done]

@@ -59,7 +59,7 @@ class Rival:
         if self.island is not None:
             text = self.island.fetch(url)
         else:
-            with urllib.request.urlopen(url, timeout=5) as page:
+            with urllib.request.urlopen(url, timeout=30) as page:
                 text = page.read().decode()
         [role] = [
             line for line in text.splitlines() if line.startswith("trimtab_controller_role{") and line.endswith(" 1.0")

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from trimtab_controller.jars.fetching import cache_folder, jars_of
-from trimtab_sandbox.broker import BOOTSTRAP, Broker, BrokerError, Brokers, Topic, broker_archive, free_ports
+from trimtab_sandbox.broker import BOOTSTRAP, Broker, BrokerError, Topic, broker_archive, free_ports
 from trimtab_sandbox.marks import bound
 from trimtab_sandbox.processes import Processes
 
@@ -26,7 +26,7 @@ def read(broker: Broker, topic: str, count: int) -> list[str]:
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "reader", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        return [message.value().decode() for message in consumer.consume(count, timeout=20)]
+        return [message.value().decode() for message in consumer.consume(count, timeout=60)]
     finally:
         consumer.close()
 
@@ -56,7 +56,7 @@ def test_topics_are_there_with_their_settings(broker: Broker, unique: str) -> No
 
     admin = AdminClient({"bootstrap.servers": broker.address})
     resource = ConfigResource("topic", unique)
-    assert len(admin.list_topics(unique, timeout=5).topics[unique].partitions) == 8
+    assert len(admin.list_topics(unique, timeout=30).topics[unique].partitions) == 8
     assert admin.describe_configs([resource])[resource].result(5)["cleanup.policy"].value == "compact"
 
 
@@ -70,8 +70,8 @@ def test_a_topic_that_exists_is_refused(broker: Broker, unique: str) -> None:
 def test_a_misspelt_topic_is_not_created(broker: Broker, unique: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.address})
 
-    assert admin.list_topics(unique, timeout=5).topics[unique].error is not None
-    assert unique not in admin.list_topics(timeout=5).topics
+    assert admin.list_topics(unique, timeout=30).topics[unique].error is not None
+    assert unique not in admin.list_topics(timeout=30).topics
 
 
 def test_a_start_goes_to_other_ports_when_its_own_are_taken_meanwhile(
@@ -111,17 +111,3 @@ def test_it_starts_from_what_make_jars_has_prepared_and_without_it_too(
         produce(plain, unique, ["a"])
         assert read(plain, unique, 1) == ["a"]
     assert list(tmp_path.glob("logs/format.log"))
-
-
-def test_brokers_of_one_cluster_are_killed_and_started_alone(tmp_path: Path, unique: str) -> None:
-    with Processes(tmp_path / "logs") as processes, Brokers(tmp_path / "brokers", processes, 2) as both:
-        first, second = both.members
-        both.create_topics([Topic(name=unique, partitions=4)])
-        second.kill()
-        produce(first, unique, ["a"])
-        both.start()
-        both.until_in_sync()
-        assert (first.process.alive, second.process.alive) == (True, True)
-        assert read(second, unique, 1) == ["a"]
-        placed = AdminClient({"bootstrap.servers": both.address}).list_topics(unique, timeout=5).topics[unique]
-        assert [sorted(each.isrs) for each in placed.partitions.values()] == [[1, 2]] * 4

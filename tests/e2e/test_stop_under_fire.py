@@ -11,7 +11,7 @@ from trimtab_controller.execution.state import ENDED, HandoverPhase, Round
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase
 from trimtab_protocol.messages.intents import Stop, encode_intent
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.scenario
 
 MOVES = 1_000
 CPU = 0.0001

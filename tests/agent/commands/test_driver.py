@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.agent.commands import agent_transcripts as transcripts
+from tests.agent.commands.agent_transcripts import APP, W0, W1
 from trimtab_agent.commands import driver as driver_module
 from trimtab_agent.commands import journal as journal_module
 from trimtab_agent.commands.driver import CommandDriver
@@ -23,11 +25,8 @@ from trimtab_agent.configuration import (
 )
 from trimtab_agent.metrics import AgentMetrics
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.settings.kafka import KafkaSettings
-
-W0, W1 = WorkerId("w0"), WorkerId("w1")
-APP = AppId("flights")
 
 
 class Hands:
@@ -81,11 +80,7 @@ def entries(folder: Path) -> tuple[Entry, ...]:
 
 def command(number: int, kind: CommandKind = CommandKind.REJOIN, worker: WorkerId = W0, **changes: Any) -> Command:
     now = time.time()
-    values: dict[str, Any] = {
-        "cluster": "demo", "kind": kind, "epoch": Epoch(1, number), "host": HostId("h0"), "worker": worker, "app": APP,
-        "issued_at": now - 1, "deadline": now + 60, **changes,
-    }  # fmt: skip
-    return Command(**values)
+    return transcripts.command(kind, number, worker=worker, **{"issued_at": now - 1, "deadline": now + 60, **changes})
 
 
 def position(offset: int) -> Position:
@@ -93,106 +88,83 @@ def position(offset: int) -> Position:
 
 
 def prepare(number: int) -> Command:
-    key_group = KeyGroup(APP, OperatorId("sums"), 1)
-    return command(
-        number, CommandKind.PREPARE, handover="ho", key_groups=(key_group,), source=WorkerId("w9"), target=W0
-    )
+    return command(number, CommandKind.PREPARE)
 
 
-def run(story: Callable[[], Any]) -> None:
-    async def limited() -> None:
-        await asyncio.wait_for(story(), 20)
+async def test_the_worker_is_told_after_the_journal_has_it(tmp_path: Path) -> None:
+    hands = Hands(tmp_path)
+    hands.connect()
+    hands.driver.receive(command(1))
 
-    asyncio.run(limited())
-
-
-def test_the_worker_is_told_after_the_journal_has_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        hands = Hands(tmp_path)
-        hands.connect()
-        hands.driver.receive(command(1))
-
-        assert hands.told == ["w0 rejoin after 1"]
-        assert hands.answers == [(1, Phase.ACCEPTED, None)]
-
-    run(story)
+    assert hands.told == ["w0 rejoin after 1"]
+    assert hands.answers == [(1, Phase.ACCEPTED, None)]
 
 
-def test_an_ack_that_the_broker_did_not_take_is_sent_until_it_does(
+async def test_an_ack_that_the_broker_did_not_take_is_sent_until_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver_module, "ACK_RETRY_S", 0.01)
 
-    async def story() -> None:
-        hands = Hands(tmp_path)
-        hands.broker_says = ["timed out", "timed out", None]
-        hands.connect()
-        hands.driver.receive(command(1))
-        while hands.broker_says:
-            await asyncio.sleep(0.01)
+    hands = Hands(tmp_path)
+    hands.broker_says = ["timed out", "timed out", None]
+    hands.connect()
+    hands.driver.receive(command(1))
+    while hands.broker_says:
+        await asyncio.sleep(0.01)
 
-        assert hands.answers == [(1, Phase.ACCEPTED, None)] * 3
-        hands.driver.close()
-        again = Hands(tmp_path)
-        again.driver.resume()
-        assert again.answers == []
-
-    run(story)
+    assert hands.answers == [(1, Phase.ACCEPTED, None)] * 3
+    hands.driver.close()
+    again = Hands(tmp_path)
+    again.driver.resume()
+    assert again.answers == []
 
 
-def test_a_command_written_again_and_again_is_answered_and_said_once(
+async def test_a_command_written_again_and_again_is_answered_and_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    async def story() -> None:
-        hands = Hands(tmp_path)
-        hands.connect()
-        for true in [command(1)] * 50:
-            hands.driver.receive(true)
+    hands = Hands(tmp_path)
+    hands.connect()
+    for true in [command(1)] * 50:
+        hands.driver.receive(true)
 
-        assert hands.answers == [(1, Phase.ACCEPTED, None)] * 50
-        assert [record.message for record in caplog.records] == ["command answered"]
-        count = {"kind": "rejoin", "phase": "accepted"}
-        assert hands.metrics.registry.get_sample_value("trimtab_agent_command_answers_total", count) == 50
-
-    run(story)
+    assert hands.answers == [(1, Phase.ACCEPTED, None)] * 50
+    assert [record.message for record in caplog.records] == ["command answered"]
+    count = {"kind": "rejoin", "phase": "accepted"}
+    assert hands.metrics.registry.get_sample_value("trimtab_agent_command_answers_total", count) == 50
 
 
-def test_after_a_restart_an_ack_that_nobody_confirmed_is_sent_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        hands = Hands(tmp_path)
-        hands.connect()
-        hands.driver.receive(command(1))
+async def test_after_a_restart_an_ack_that_nobody_confirmed_is_sent_again(tmp_path: Path) -> None:
+    hands = Hands(tmp_path)
+    hands.connect()
+    hands.driver.receive(command(1))
 
-        again = Hands(tmp_path)
-        again.driver.resume()
-        again.connect()
+    again = Hands(tmp_path)
+    again.driver.resume()
+    again.connect()
 
-        assert again.answers == [(1, Phase.ACCEPTED, None)]
-        assert again.told == ["w0 rejoin after 1"]
-
-    run(story)
+    assert again.answers == [(1, Phase.ACCEPTED, None)]
+    assert again.told == ["w0 rejoin after 1"]
 
 
-def test_when_the_journal_cannot_be_written_nothing_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_when_the_journal_cannot_be_written_nothing_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(self: Journal, entry: Entry, *, durable: bool = True) -> None:
         raise OSError(28, "No space left on device")
 
-    async def story() -> None:
-        hands = Hands(tmp_path)
-        hands.connect()
-        monkeypatch.setattr(Journal, "append", full)
-        hands.driver.receive(command(1))
-        hands.driver.receive(command(2))
+    hands = Hands(tmp_path)
+    hands.connect()
+    monkeypatch.setattr(Journal, "append", full)
+    hands.driver.receive(command(1))
+    hands.driver.receive(command(2))
 
-        assert (hands.told, hands.acks) == ([], [])
-        assert hands.failures == ["the journal cannot be written: [Errno 28] No space left on device"]
-
-    run(story)
+    assert (hands.told, hands.acks) == ([], [])
+    assert hands.failures == ["the journal cannot be written: [Errno 28] No space left on device"]
 
 
-def test_what_is_cheap_to_lose_need_not_be_on_disk_and_all_else_must(
+async def test_what_is_cheap_to_lose_need_not_be_on_disk_and_all_else_must(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[tuple[str, bool]] = []
@@ -200,36 +172,30 @@ def test_what_is_cheap_to_lose_need_not_be_on_disk_and_all_else_must(
     def noted(self: Journal, entry: Entry, *, durable: bool = True) -> None:
         written.append((type(entry).__name__, durable))
 
-    async def story() -> None:
-        hands = Hands(tmp_path)
-        hands.broker_says = [None]
-        hands.connect()
-        monkeypatch.setattr(Journal, "append", noted)
-        hands.driver.receive(command(1))
-        hands.driver.advance(position(5))
-        hands.driver.close()
+    hands = Hands(tmp_path)
+    hands.broker_says = [None]
+    hands.connect()
+    monkeypatch.setattr(Journal, "append", noted)
+    hands.driver.receive(command(1))
+    hands.driver.advance(position(5))
+    hands.driver.close()
 
-        assert written == [("Admitted", True), ("Delivered", False), ("Position", False)]
-
-    run(story)
+    assert written == [("Admitted", True), ("Delivered", False), ("Position", False)]
 
 
-def test_the_place_to_read_from_outlives_a_journal_that_is_written_anew(
+async def test_the_place_to_read_from_outlives_a_journal_that_is_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        hands = Hands(tmp_path)
-        hands.driver.advance(position(5))
-        hands.driver.close()
-        monkeypatch.setattr(journal_module, "COMPACT_AT_BYTES", 1)
+    hands = Hands(tmp_path)
+    hands.driver.advance(position(5))
+    hands.driver.close()
+    monkeypatch.setattr(journal_module, "COMPACT_AT_BYTES", 1)
 
-        again = Hands(tmp_path)
-        again.connect()
-        again.driver.receive(command(1))
+    again = Hands(tmp_path)
+    again.connect()
+    again.driver.receive(command(1))
 
-        assert Hands(tmp_path).driver.positions == [position(5)]
-
-    run(story)
+    assert Hands(tmp_path).driver.positions == [position(5)]
 
 
 def without_first_command(path: Path) -> None:
@@ -247,105 +213,92 @@ def without_first_command(path: Path) -> None:
     ],
     ids=["changed", "line missing", "empty", "gone"],
 )
-def test_with_a_damaged_journal_nothing_of_before_is_obeyed_again(
+async def test_with_a_damaged_journal_nothing_of_before_is_obeyed_again(
     tmp_path: Path, harm: Callable[[Path], object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        hands = Hands(tmp_path)
-        hands.connect()
-        hands.driver.receive(command(1))
-        hands.driver.receive(command(2))
-        harm(tmp_path / "journal")
+    hands = Hands(tmp_path)
+    hands.connect()
+    hands.driver.receive(command(1))
+    hands.driver.receive(command(2))
+    harm(tmp_path / "journal")
 
-        again = Hands(tmp_path)
-        assert again.metrics.journal_faults.collect()[0].samples[0].value > 0  # type: ignore[index]
-        assert "journal damaged" in caplog.text
-        again.connect()
-        again.told.clear()  # a command that the journal still knows is under way
-        again.driver.receive(command(1))
-        again.driver.receive(command(3, issued_at=time.time()))
+    again = Hands(tmp_path)
+    assert again.metrics.journal_faults.collect()[0].samples[0].value > 0  # type: ignore[index]
+    assert "journal damaged" in caplog.text
+    again.connect()
+    again.told.clear()  # a command that the journal still knows is under way
+    again.driver.receive(command(1))
+    again.driver.receive(command(3, issued_at=time.time()))
 
-        assert again.answers == [(1, Phase.REFUSED, Refusal.FAILED), (3, Phase.REFUSED, Refusal.FAILED)]
-        assert again.told == []
-        again.driver.close()
-        whole = Hands(tmp_path)  # written anew: it goes on remembering
-        assert whole.metrics.journal_faults.collect()[0].samples[0].value == 0  # type: ignore[index]
-        whole.connect()
-        whole.driver.receive(command(4, issued_at=time.time()))
-        assert whole.answers == [(4, Phase.REFUSED, Refusal.FAILED)]
-
-    run(story)
+    assert again.answers == [(1, Phase.REFUSED, Refusal.FAILED), (3, Phase.REFUSED, Refusal.FAILED)]
+    assert again.told == []
+    again.driver.close()
+    whole = Hands(tmp_path)  # written anew: it goes on remembering
+    assert whole.metrics.journal_faults.collect()[0].samples[0].value == 0  # type: ignore[index]
+    whole.connect()
+    whole.driver.receive(command(4, issued_at=time.time()))
+    assert whole.answers == [(4, Phase.REFUSED, Refusal.FAILED)]
 
 
-def test_the_place_to_read_from_is_saved_at_the_end_but_not_past_a_held_command(tmp_path: Path) -> None:
-    async def story() -> None:
-        hands = Hands(tmp_path)
-        hands.driver.advance(position(5))
-        hands.driver.close()
-        assert Hands(tmp_path).driver.positions == [position(5)]
+async def test_the_place_to_read_from_is_saved_at_the_end_but_not_past_a_held_command(tmp_path: Path) -> None:
+    hands = Hands(tmp_path)
+    hands.driver.advance(position(5))
+    hands.driver.close()
+    assert Hands(tmp_path).driver.positions == [position(5)]
 
-        holding = Hands(tmp_path)
-        holding.driver.receive(command(1))  # its worker has not connected yet
-        holding.driver.advance(position(6))
-        holding.driver.close()
-        assert Hands(tmp_path).driver.positions == [position(5)]
-
-    run(story)
+    holding = Hands(tmp_path)
+    holding.driver.receive(command(1))  # its worker has not connected yet
+    holding.driver.advance(position(6))
+    holding.driver.close()
+    assert Hands(tmp_path).driver.positions == [position(5)]
 
 
-def test_what_cannot_be_started_is_refused_with_the_reason(tmp_path: Path) -> None:
-    async def story() -> None:
-        hands = Hands(tmp_path)
-        hands.driver.receive(command(1, CommandKind.START, W1))
-        while len(hands.acks) < 2:
-            await asyncio.sleep(0.01)
+async def test_what_cannot_be_started_is_refused_with_the_reason(tmp_path: Path) -> None:
+    hands = Hands(tmp_path)
+    hands.driver.receive(command(1, CommandKind.START, W1))
+    while len(hands.acks) < 2:
+        await asyncio.sleep(0.01)
 
-        assert hands.answers == [(1, Phase.ACCEPTED, None), (1, Phase.REFUSED, Refusal.FAILED)]
-        assert "/no/such/program" in str(hands.acks[1].detail)
-
-    run(story)
+    assert hands.answers == [(1, Phase.ACCEPTED, None), (1, Phase.REFUSED, Refusal.FAILED)]
+    assert "/no/such/program" in str(hands.acks[1].detail)
 
 
 @pytest.mark.parametrize(
     "guard", [GuardConfiguration(min_free_disk_bytes=2**62), GuardConfiguration(min_free_memory_bytes=2**62)]
 )
-def test_the_guard_measures_disk_and_memory(tmp_path: Path, guard: GuardConfiguration) -> None:
-    async def story() -> None:
-        hands = Hands(tmp_path, guard=guard)
-        hands.connect()
-        hands.driver.receive(prepare(1))
+async def test_the_guard_measures_disk_and_memory(tmp_path: Path, guard: GuardConfiguration) -> None:
+    hands = Hands(tmp_path, guard=guard)
+    hands.connect()
+    hands.driver.receive(prepare(1))
 
-        assert hands.answers == [(1, Phase.REFUSED, Refusal.GUARD)]
-
-    run(story)
+    assert hands.answers == [(1, Phase.REFUSED, Refusal.GUARD)]
 
 
-def test_a_crash_is_counted_logged_and_followed_by_a_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        script = "import os, sys, time; time.sleep(0.3); sys.exit(3)"
-        worker = WorkerConfiguration(worker=W1, command=(sys.executable, "-c", script))
-        hands = Hands(tmp_path, workers={W1: worker}, restarts=RestartConfiguration(max_crashes=2))
-        driver = hands.driver
-        driver.receive(command(1, CommandKind.START, worker=W1))
-        await asyncio.sleep(0)
-        process = driver._machine.processes[W1]
-        assert driver.left_running()["running"] == f"w1 (pid {process.pid})"
-        driver.handle(WorkerConnected(worker=W1, app=APP, process=process, steering=True))
-        driver.handle(WorkerDisconnected(worker=W1))
-        task = asyncio.create_task(driver.run())
-        while not driver._machine.given_up:
-            await asyncio.sleep(0.05)
-        task.cancel()
-        driver.close()
-        assert driver.left_running() == {}
-
-        registry = hands.metrics.registry
-        assert registry.get_sample_value("trimtab_agent_worker_crashes_total", {"worker": "w1"}) == 2
-        assert registry.get_sample_value("trimtab_agent_workers_given_up") == 1
-        again = Hands(tmp_path, workers={W1: worker})
-        assert again.metrics.registry.get_sample_value("trimtab_agent_workers_given_up") == 1
-
+async def test_a_crash_is_counted_logged_and_followed_by_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
-    run(story)
+    script = "import os, sys, time; time.sleep(0.3); sys.exit(3)"
+    worker = WorkerConfiguration(worker=W1, command=(sys.executable, "-c", script))
+    hands = Hands(tmp_path, workers={W1: worker}, restarts=RestartConfiguration(max_crashes=2))
+    driver = hands.driver
+    driver.receive(command(1, CommandKind.START, worker=W1))
+    await asyncio.sleep(0)
+    process = driver._machine.processes[W1]
+    assert driver.left_running()["running"] == f"w1 (pid {process.pid})"
+    driver.handle(WorkerConnected(worker=W1, app=APP, process=process, steering=True))
+    driver.handle(WorkerDisconnected(worker=W1))
+    task = asyncio.create_task(driver.run())
+    while not driver._machine.given_up:
+        await asyncio.sleep(0.05)
+    task.cancel()
+    driver.close()
+    assert driver.left_running() == {}
+
+    registry = hands.metrics.registry
+    assert registry.get_sample_value("trimtab_agent_worker_crashes_total", {"worker": "w1"}) == 2
+    assert registry.get_sample_value("trimtab_agent_workers_given_up") == 1
+    again = Hands(tmp_path, workers={W1: worker})
+    assert again.metrics.registry.get_sample_value("trimtab_agent_workers_given_up") == 1
     said = [record.message for record in caplog.records if "crashed" in record.message]
     assert said == ["worker crashed, and is started again", "worker crashed, and is not started again"]

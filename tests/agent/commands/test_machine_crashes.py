@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.agent.commands.agent_transcripts import APP, H0, W0, command, key_groups
 from trimtab_agent.commands.command_checks import CommandRules
 from trimtab_agent.commands.events import (
     AckDelivered,
@@ -31,28 +32,12 @@ from trimtab_agent.commands.ledger import ANSWERS, ENDS
 from trimtab_agent.commands.machine import CommandMachine
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import CommandId
 
-H0, W0 = HostId("h0"), WorkerId("w0")
-APP = AppId("flights")
-KEY_GROUP = KeyGroup(APP, OperatorId("sums"), 1)
 RULES = CommandRules(configured=frozenset({W0}), startable=frozenset({W0}))
-
-
-def command(number: int, kind: CommandKind) -> Command:
-    values: dict[str, Any] = {
-        "cluster": "demo", "kind": kind, "epoch": Epoch(1, number), "host": H0, "worker": W0, "app": APP,
-        "issued_at": 0.0, "deadline": 40.0,
-    }  # fmt: skip
-    if kind in (CommandKind.PREPARE, CommandKind.RELEASE, CommandKind.ABANDON):
-        ends = (W0, WorkerId("w9")) if kind is CommandKind.RELEASE else (WorkerId("w9"), W0)
-        values |= {"handover": "ho", "key_groups": (KEY_GROUP,), "source": ends[0], "target": ends[1]}
-    if kind is CommandKind.RELEASE:
-        values |= {"generation": 4}
-    return Command(**values)
-
-
-COMMANDS = tuple(command(number, kind) for number, kind in enumerate(CommandKind, start=1))
+(KEY_GROUP,) = key_groups(3)
+TIMES = {"issued_at": 0.0, "deadline": 40.0}
+COMMANDS = tuple(command(kind, number, **TIMES) for number, kind in enumerate(CommandKind, start=1))
 
 
 class World:
@@ -178,7 +163,7 @@ def test_crashes_at_any_action_lose_and_double_nothing(steps: list[tuple[str, Co
     assert list(again.entries()) == list(world.machine.entries()), "a rewritten journal says something else"
 
 
-SCALINGS = tuple(command(number, (CommandKind.STOP, CommandKind.START)[number % 2]) for number in range(1, 9))
+SCALINGS = tuple(command((CommandKind.STOP, CommandKind.START)[number % 2], number, **TIMES) for number in range(1, 9))
 HAPPENINGS = ["receive", "connect", "disconnect", "report empty", "started", "crashed", "crashed", "ended", "tick"]
 
 

@@ -5,23 +5,20 @@ from typing import Any
 
 import pytest
 
+from tests.agent.commands import agent_transcripts as transcripts
+from tests.agent.commands.agent_transcripts import NOW
 from trimtab_agent.commands.verifier import NOTICE_EVERY_S, CommandVerifier
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal, encode_command
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.names import Epoch, HostId, Topics, WorkerId
+from trimtab_protocol.messages.names import HostId, Topics
 from trimtab_protocol.signing.envelope import Envelope, signatures_in
 from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 
 KEY, STRANGER = SigningKey.generate(), SigningKey.generate()
-NOW = 1000.0
 
 
 def command(**changes: Any) -> Command:
-    values: dict[str, Any] = {
-        "cluster": "demo", "kind": CommandKind.STOP, "epoch": Epoch(1, 2), "host": HostId("h0"),
-        "worker": WorkerId("w0"), "app": None, "issued_at": NOW, "deadline": NOW + 9,
-    }  # fmt: skip
-    return Command(**{**values, **changes})
+    return transcripts.command(CommandKind.STOP, 2, app=None, **changes)
 
 
 def record(what: Command | bytes, by: SigningKey | None = KEY, key: bytes = b"h0") -> Envelope:

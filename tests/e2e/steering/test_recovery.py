@@ -31,6 +31,7 @@ HOST = Scenario(
 
 
 @pytest.mark.e2e
+@pytest.mark.scenario
 def test_the_standbys_take_over_warm_and_nothing_is_lost(tmp_path: Path) -> None:
     assert asyncio.run(run(CRASH, tmp_path)).complaints == []
 

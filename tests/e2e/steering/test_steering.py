@@ -11,35 +11,21 @@ import pytest
 from tests.e2e.steering.app_names import Feature, note_fault
 from tests.e2e.steering.changes import upgrade
 from tests.e2e.steering.cluster import Cluster, until
-from tests.e2e.steering.never_whole import never_whole
 from tests.e2e.steering.run_setup import Setup
 from tests.e2e.steering.runs import run
-from tests.e2e.steering.scenarios import Scenario, begin, drain_and_return, kills, moves, storm
+from tests.e2e.steering.scenarios import Scenario, begin, kills, storm
 from tests.e2e.steering.verdict import Verdict, _Inputs, _judged, steps_back
 
 SHORT = (
-    Scenario(
-        name="hand-overs, windowed tables",
-        setup=Setup(windowed=True, rate=60.0, preload=300, part_size=3),
-        act=moves(4, 2, calm_s=0.0, rest_s=0.2),
-    ),
     Scenario(
         name="storm on an uncommitted backlog, slow end of recovery",
         setup=Setup(rate=60.0, preload=600, placed=False, delays_s={"perform_seek": 0.15}),
         act=storm(4),
     ),
     Scenario(
-        name="drain, stop, start, give back", setup=Setup(rate=60.0, preload=300, part_size=3), act=drain_and_return
-    ),
-    Scenario(
         name="old owner killed after its commit",
         setup=Setup(rate=60.0, preload=300, session_s=8.0, heartbeat_s=0.5, took_limit_s=2.0, part_size=3),
         act=kills(("old_committed",)),
-    ),
-    Scenario(
-        name="one only reports, one restarts during a round",
-        setup=Setup(workers=4, rate=60.0, preload=300, session_s=8.0),
-        act=never_whole,
     ),
 )
 
@@ -51,7 +37,7 @@ CHANGED = (
         act=upgrade(Feature.ORDERS, topics=("orders", "orders_done"), fed="orders", back=False, moves=1),
     ),
 )
-"""`make prove-change` plays all changes, longer, and takes them back.  `test_job_change.py` starts without topics."""
+"""`make prove-change` plays all changes, longer, and takes them back."""
 
 
 @pytest.mark.e2e

@@ -1,6 +1,5 @@
 """One line in the user's app; what cannot be steered is said, with the reason."""
 
-import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -76,21 +75,18 @@ def test_an_unfit_app_reports_only_and_keeps_its_own_ways(options: dict[str, Any
         assert unfitting.conf.table_standby_replicas == 1
 
 
-def test_a_worker_that_keeps_fausts_own_consumer_is_measured() -> None:
+async def test_a_worker_that_keeps_fausts_own_consumer_is_measured() -> None:
     """That consumer does not know of steering: the worker's state comes from what every Faust worker has."""
 
-    async def measured() -> list[WorkerState]:
-        unfitting = app(stream_wait_empty=False)
-        plugin, found = install(unfitting), []
-        assert not isinstance(unfitting.consumer, SteeredConsumer)
-        collector = Collector(plugin.sensor, plugin.steering.status, worker=WorkerId("w0"))
-        collector.skip()
-        for recovering, rebalancing in ((False, False), (True, False), (False, True)):
-            unfitting.tables.recovery.in_recovery, unfitting.rebalancing = recovering, rebalancing
-            found.append(collector.collect(at_ms=5000, interval_s=1.0).state)
-        return found
-
-    states = asyncio.run(measured())
+    unfitting = app(stream_wait_empty=False)
+    plugin, found = install(unfitting), []
+    assert not isinstance(unfitting.consumer, SteeredConsumer)
+    collector = Collector(plugin.sensor, plugin.steering.status, worker=WorkerId("w0"))
+    collector.skip()
+    for recovering, rebalancing in ((False, False), (True, False), (False, True)):
+        unfitting.tables.recovery.in_recovery, unfitting.rebalancing = recovering, rebalancing
+        found.append(collector.collect(at_ms=5000, interval_s=1.0).state)
+    states = found
 
     assert states == [WorkerState.RUNNING, WorkerState.RECOVERING, WorkerState.REBALANCING]
 
@@ -176,16 +172,13 @@ def test_agents_whose_actors_follow_rebalances_alone_are_named() -> None:
     assert [reason.split(":")[0] for reason in unfit_agents(isolated)] == ["agent alone"]
 
 
-def test_an_app_whose_events_are_never_acknowledged_cannot_be_steered() -> None:
-    async def reasons() -> list[str]:
-        silent = app()
-        silent.topics.add(aiter(silent.topic("fine")))
-        silent.topics.add(aiter(silent.topic("silent", acks=False)))
-        silent.topics.add(aiter(silent.topic("fine", acks=False)))
-        silent.topics._acking_topics.add("fine")
-        return list(unfit_topics(silent))
-
-    assert asyncio.run(reasons()) == ["topic silent: with acks=False nobody knows which of its events are done"]
+async def test_an_app_whose_events_are_never_acknowledged_cannot_be_steered() -> None:
+    silent = app()
+    silent.topics.add(aiter(silent.topic("fine")))
+    silent.topics.add(aiter(silent.topic("silent", acks=False)))
+    silent.topics.add(aiter(silent.topic("fine", acks=False)))
+    silent.topics._acking_topics.add("fine")
+    assert list(unfit_topics(silent)) == ["topic silent: with acks=False nobody knows which of its events are done"]
 
 
 def test_with_a_socket_the_worker_talks_to_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,20 +218,17 @@ def test_whether_placements_are_verified_is_said(
 
 
 @pytest.mark.parametrize("mode", ["client_only", "producer_only"])
-def test_a_program_that_only_asks_or_sends_is_no_worker(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_that_only_asks_or_sends_is_no_worker(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A web server of the same code, with `app.start_client()`: it is in no group, and no agent counts it."""
     monkeypatch.setenv("TRIMTAB_SOCKET", "/run/trimtab/agent.sock")
 
-    async def run() -> tuple[list[type], bool]:
-        asking = app()
-        install(asking)
-        setattr(asking, mode, True)
-        if mode == "client_only":
-            assert type(asking.consumer) is Consumer
-        (service,) = asking._extra_services
-        link = await asking.on_init_extra_service(service)
-        await link.maybe_start()
-        await asking._stop_consumer()
-        return [type(asking.producer)], link.started
-
-    assert asyncio.run(run()) == ([Producer], False)
+    asking = app()
+    install(asking)
+    setattr(asking, mode, True)
+    if mode == "client_only":
+        assert type(asking.consumer) is Consumer
+    (service,) = asking._extra_services
+    link = await asking.on_init_extra_service(service)
+    await link.maybe_start()
+    await asking._stop_consumer()
+    assert ([type(asking.producer)], link.started) == ([Producer], False)

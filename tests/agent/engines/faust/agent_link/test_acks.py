@@ -17,23 +17,20 @@ from trimtab_agent.engines.outcomes import (
     Report,
     Took,
 )
-from trimtab_protocol.messages.commands import Ack, Command, Phase, Refusal
+from trimtab_protocol.messages.commands import Command, Phase, Refusal
 from trimtab_protocol.messages.local import decode_frame, encode_frame
 from trimtab_protocol.messages.names import Epoch, WorkerId
 
 
-def test_every_outcome_of_a_command_is_acked_also_after_it_returned(path: Path):
+async def test_every_outcome_of_a_command_is_acked_also_after_it_returned(path: Path):
     async def execute(command: Command, report: Report) -> None:
         report(Prepared(generation=5, lag_records=2, state_bytes=77))
         asyncio.get_running_loop().call_later(0.02, report, Took(generation=5, pause_s=0.1))
 
-    async def scenario() -> list[Ack]:
-        async with FakeAgent(path) as agent, running(path, execute):
-            connection = await agent.accept()
-            connection.write(encode_frame(command()))
-            return [await connection.read_ack() for _ in range(2)]
-
-    acks = asyncio.run(scenario())
+    async with FakeAgent(path) as agent, running(path, execute):
+        connection = await agent.accept()
+        connection.write(encode_frame(command()))
+        acks = [await connection.read_ack() for _ in range(2)]
 
     assert [(a.phase, a.command_id, a.generation) for a in acks] == [
         (Phase.PREPARED, command().id, 5),
@@ -42,43 +39,38 @@ def test_every_outcome_of_a_command_is_acked_also_after_it_returned(path: Path):
     assert [(a.cluster, a.host, a.worker, a.handover) for a in acks] == [("c", "h0", "w0", "h-1")] * 2
 
 
-def test_acks_wait_for_the_next_agent(path: Path):
+async def test_acks_wait_for_the_next_agent(path: Path):
     may_answer = asyncio.Event()
 
     async def execute(command: Command, report: Report) -> None:
         await may_answer.wait()
         report(Prepared(generation=5, lag_records=2, state_bytes=None))
 
-    async def scenario() -> Ack:
-        async with running(path, execute):
-            async with FakeAgent(path) as agent:
-                connection = await agent.accept()
-                connection.write(encode_frame(command()))
-                await connection.read()  # statistics: the command before them has been read
-                await connection.read()
-                await connection.close()
-            may_answer.set()
-            await asyncio.sleep(0.05)
-            async with FakeAgent(path) as agent:
-                return await (await agent.accept()).read_ack()
-
-    assert asyncio.run(scenario()).phase is Phase.PREPARED
+    async with running(path, execute):
+        async with FakeAgent(path) as agent:
+            connection = await agent.accept()
+            connection.write(encode_frame(command()))
+            await connection.read()  # statistics: the command before them has been read
+            await connection.read()
+            await connection.close()
+        may_answer.set()
+        await asyncio.sleep(0.05)
+        async with FakeAgent(path) as agent:
+            found = await (await agent.accept()).read_ack()
+    assert found.phase is Phase.PREPARED
 
 
-def test_more_acks_than_fit_cost_the_oldest(path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_more_acks_than_fit_cost_the_oldest(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(link_module, "MAX_WAITING_ACKS", 2)
 
     async def execute(command: Command, report: Report) -> None:
         for lag in (1, 2, 3):
             report(Prepared(generation=5, lag_records=lag, state_bytes=None))
 
-    async def scenario() -> tuple[list[Ack], int]:
-        async with FakeAgent(path) as agent, running(path, execute) as link:
-            connection = await agent.accept()
-            connection.write(encode_frame(command()))
-            return [await connection.read_ack() for _ in range(2)], link.faults["an ack is dropped"]
-
-    acks, dropped = asyncio.run(scenario())
+    async with FakeAgent(path) as agent, running(path, execute) as link:
+        connection = await agent.accept()
+        connection.write(encode_frame(command()))
+        acks, dropped = [await connection.read_ack() for _ in range(2)], link.faults["an ack is dropped"]
     assert ([a.lag_records for a in acks], dropped) == ([2, 3], 1)
 
 
@@ -89,30 +81,25 @@ def test_more_acks_than_fit_cost_the_oldest(path: Path, monkeypatch: pytest.Monk
         ({}, "version of aiokafka", Refusal.NOT_STEERING),
     ],
 )
-def test_what_this_worker_cannot_do_is_refused(
+async def test_what_this_worker_cannot_do_is_refused(
     path: Path, changes: dict[str, Any], steers: str | None, refusal: Refusal
 ):
-    async def scenario() -> Ack:
-        async with FakeAgent(path) as agent, running(path) as link:
-            link._status.refusal = steers  # type: ignore[misc]
-            connection = await agent.accept()
-            connection.write(encode_frame(command(**changes)))
-            return await connection.read_ack()
-
-    assert asyncio.run(scenario()).refusal is refusal
+    async with FakeAgent(path) as agent, running(path) as link:
+        link._status.refusal = steers  # type: ignore[misc]
+        connection = await agent.accept()
+        connection.write(encode_frame(command(**changes)))
+        found = await connection.read_ack()
+    assert found.refusal is refusal
 
 
-def test_a_command_that_fails_is_refused_with_the_fault(path: Path):
+async def test_a_command_that_fails_is_refused_with_the_fault(path: Path):
     async def execute(command: Command, report: Report) -> None:
         raise RuntimeError("disk full")
 
-    async def scenario() -> Ack:
-        async with FakeAgent(path) as agent, running(path, execute):
-            connection = await agent.accept()
-            connection.write(encode_frame(command()))
-            return await connection.read_ack()
-
-    answer = asyncio.run(scenario())
+    async with FakeAgent(path) as agent, running(path, execute):
+        connection = await agent.accept()
+        connection.write(encode_frame(command()))
+        answer = await connection.read_ack()
     assert (answer.refusal, answer.detail) == (Refusal.FAILED, "RuntimeError('disk full')")
 
 

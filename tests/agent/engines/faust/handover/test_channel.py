@@ -145,7 +145,7 @@ class Writer:
         await asyncio.Event().wait()
 
 
-def test_first_hand_overs_together_have_one_writer_and_the_end_does_not_wait_for_its_broker(
+async def test_first_hand_overs_together_have_one_writer_and_the_end_does_not_wait_for_its_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(channel_module, "AIOKafkaProducer", Writer)
@@ -153,11 +153,8 @@ def test_first_hand_overs_together_have_one_writer_and_the_end_does_not_wait_for
     monkeypatch.setattr(Writer, "made", 0)
     channel = Line().channel
 
-    async def publish_and_close() -> None:
-        await asyncio.gather(channel.publish(RECORD), channel.publish(RECORD))
-        await channel.close()
-
-    asyncio.run(publish_and_close())
+    await asyncio.gather(channel.publish(RECORD), channel.publish(RECORD))
+    await channel.close()
     assert Writer.made == 1
 
 
@@ -175,18 +172,15 @@ class Refused(Writer):
     async def stop(self) -> None: ...
 
 
-def test_hand_overs_go_on_after_one_whose_record_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hand_overs_go_on_after_one_whose_record_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_module, "AIOKafkaProducer", Refused)
     monkeypatch.setattr(Writer, "made", 0)
     channel = Line().channel
 
-    async def publish() -> None:
-        with pytest.raises(InvalidTimestampError):
-            await channel.publish(RECORD)
+    with pytest.raises(InvalidTimestampError):
         await channel.publish(RECORD)
-        await channel.publish(RECORD)
-
-    asyncio.run(publish())
+    await channel.publish(RECORD)
+    await channel.publish(RECORD)
     assert Writer.made == 2
 
 

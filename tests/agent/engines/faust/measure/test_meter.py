@@ -56,17 +56,14 @@ async def run(awaitable: Any) -> Any:
     return await awaitable
 
 
-def test_two_agents_at_once_pay_each_for_themselves(clock: Clock, meter: KeyGroupCpuMeter):
+async def test_two_agents_at_once_pay_each_for_themselves(clock: Clock, meter: KeyGroupCpuMeter):
     async def agent(partition: TP, cost: int) -> None:
         meter.current = partition
         for _ in range(5):
             clock.burn(cost)
             await asyncio.sleep(0)
 
-    async def both() -> None:
-        await asyncio.gather(run(Metered(agent(A, 1), meter)), run(Metered(agent(B, 7), meter)))
-
-    asyncio.run(both())
+    await asyncio.gather(run(Metered(agent(A, 1), meter)), run(Metered(agent(B, 7), meter)))
     assert meter.take() == {A: 5, B: 35}
 
 
@@ -98,7 +95,7 @@ def test_an_exception_of_what_is_awaited_reaches_the_agent(clock: Clock, meter: 
     assert meter.take() == {A: 5}
 
 
-def test_a_cancelled_agent_cleans_up_and_its_cleaning_is_charged(clock: Clock, meter: KeyGroupCpuMeter):
+async def test_a_cancelled_agent_cleans_up_and_its_cleaning_is_charged(clock: Clock, meter: KeyGroupCpuMeter):
     cleaned = []
 
     async def agent() -> None:
@@ -110,14 +107,11 @@ def test_a_cancelled_agent_cleans_up_and_its_cleaning_is_charged(clock: Clock, m
             await asyncio.sleep(0)
             cleaned.append(True)
 
-    async def cancel() -> None:
-        task = asyncio.create_task(run(Metered(agent(), meter)))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancel())
+    task = asyncio.create_task(run(Metered(agent(), meter)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert cleaned == [True]
     assert meter.take() == {A: 9}
 

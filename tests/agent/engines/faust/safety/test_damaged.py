@@ -117,61 +117,52 @@ READS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("how", READS)
-def test_a_read_that_finds_damage_ends_the_worker_before_its_commit_and_the_table_is_restored(
+async def test_a_read_that_finds_damage_ends_the_worker_before_its_commit_and_the_table_is_restored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr("trimtab_agent.engines.faust.safety.fence.end_process_after", lambda _: None)
     flip_a_byte(tmp_path)
 
-    async def read() -> None:
-        app, consumer, _ = writing(tmp_path, active=OWN)
-        app.assignor.assigned_actives = lambda: {SUMS}
-        consumer._note_delivery(SOURCE, 10)
-        consumer._acked_index[SOURCE].add(10)
-        store = app.tables["sums"].data
-        assert store.persisted_offset(SUMS) == 7
+    app, consumer, _ = writing(tmp_path, active=OWN)
+    app.assignor.assigned_actives = lambda: {SUMS}
+    consumer._note_delivery(SOURCE, 10)
+    consumer._acked_index[SOURCE].add(10)
+    store = app.tables["sums"].data
+    assert store.persisted_offset(SUMS) == 7
 
-        with pytest.raises(Exception, match="Corruption: block checksum mismatch"):
-            READS[how](app)
-        await asyncio.sleep(0.1)
+    with pytest.raises(Exception, match="Corruption: block checksum mismatch"):
+        READS[how](app)
+    await asyncio.sleep(0.1)
 
-        assert (consumer.fence.broken, consumer._new_offset(SOURCE), app.crashed) == (True, None, True)
-
-    asyncio.run(read())
+    assert (consumer.fence.broken, consumer._new_offset(SOURCE), app.crashed) == (True, None, True)
     again = started_again(tmp_path)
     assert again.persisted_offset(LOG) is None
     assert list(again._visible_keys(again._db_for_partition(0))) == []
 
 
-def test_a_standby_that_has_taken_over_ends_at_the_damage_and_lets_nothing_count(
+async def test_a_standby_that_has_taken_over_ends_at_the_damage_and_lets_nothing_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trimtab_agent.engines.faust.safety.fence.end_process_after", lambda _: None)
     flip_a_byte(tmp_path)
 
-    async def take_over() -> None:
-        app, consumer, _ = writing(tmp_path, active=set())
-        consumer._open = True
-        changelog(app, SUMS)  # it follows without a word
-        assert not consumer.fence.broken
-        app.assignor._active_tps = OWN
-        with pytest.raises(Exception, match="Corruption"):
-            READS["by an event"](app)
-        assert consumer.fence.broken
-
-    asyncio.run(take_over())
+    app, consumer, _ = writing(tmp_path, active=set())
+    consumer._open = True
+    changelog(app, SUMS)  # it follows without a word
+    assert not consumer.fence.broken
+    app.assignor._active_tps = OWN
+    with pytest.raises(Exception, match="Corruption"):
+        READS["by an event"](app)
+    assert consumer.fence.broken
     assert started_again(tmp_path).persisted_offset(LOG) is None
 
 
-def test_a_whole_table_is_read_and_a_closed_one_ends_no_worker(tmp_path: Path) -> None:
-    async def read() -> None:
-        app, consumer, _ = writing(tmp_path, active=OWN)
-        app.assignor.assigned_actives = lambda: {SUMS}
-        within(Event(SOURCE, 12), lambda: app.tables["sums"].update(dict.fromkeys(map(str, range(100)), 1)))
-        assert len(app.tables["sums"].data) == 100
-        app.tables["sums"].data._dbs[0].close()
-        with pytest.raises(Exception, match="closed"):
-            len(app.tables["sums"].data)
-        assert not consumer.fence.broken
-
-    asyncio.run(read())
+async def test_a_whole_table_is_read_and_a_closed_one_ends_no_worker(tmp_path: Path) -> None:
+    app, consumer, _ = writing(tmp_path, active=OWN)
+    app.assignor.assigned_actives = lambda: {SUMS}
+    within(Event(SOURCE, 12), lambda: app.tables["sums"].update(dict.fromkeys(map(str, range(100)), 1)))
+    assert len(app.tables["sums"].data) == 100
+    app.tables["sums"].data._dbs[0].close()
+    with pytest.raises(Exception, match="closed"):
+        len(app.tables["sums"].data)
+    assert not consumer.fence.broken

@@ -121,128 +121,105 @@ async def until(done: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_the_partition_stands_at_the_event_and_goes_on_when_the_broker_takes_its_record(tmp_path: Path) -> None:
-    async def play() -> None:
-        rig = Rig(tmp_path)
-        await rig.event(10, "good")
-        await rig.event(11, "bad")
-        await rig.event(12, "after")
-        assert SOURCE in rig.consumer.blocked
-        assert await rig.committed() == 11
-        await until(lambda: bool(rig.told))
-        assert rig.told[0][0] is Trouble.STANDS
-        assert str(rig.told[0][1]).startswith(
-            "it stands at events/0 offset 11: Kafka refuses key b'\"bad\"' of ks-sums-"
-        )
-        await until(lambda: len(rig.broker.records) > 6)  # it is tried again and again
-        assert (SOURCE in rig.consumer.blocked, rig.consumer._held) == (True, {SOURCE: 11})
-        assert all(str(text).startswith("it stands at") for _, text in rig.told)
-        assert (rig.consumer.fence.broken, rig.app.crashed) == (False, False)
-        assert (rig.database / MARK).exists()
+async def test_the_partition_stands_at_the_event_and_goes_on_when_the_broker_takes_its_record(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.event(10, "good")
+    await rig.event(11, "bad")
+    await rig.event(12, "after")
+    assert SOURCE in rig.consumer.blocked
+    assert await rig.committed() == 11
+    await until(lambda: bool(rig.told))
+    assert rig.told[0][0] is Trouble.STANDS
+    assert str(rig.told[0][1]).startswith("it stands at events/0 offset 11: Kafka refuses key b'\"bad\"' of ks-sums-")
+    await until(lambda: len(rig.broker.records) > 6)  # it is tried again and again
+    assert (SOURCE in rig.consumer.blocked, rig.consumer._held) == (True, {SOURCE: 11})
+    assert all(str(text).startswith("it stands at") for _, text in rig.told)
+    assert (rig.consumer.fence.broken, rig.app.crashed) == (False, False)
+    assert (rig.database / MARK).exists()
 
-        rig.refusing.clear()  # an operator has removed the cause
-        await until(lambda: not rig.consumer.held)
-        await until(lambda: SOURCE not in rig.consumer.blocked)
-        assert await rig.committed() == 13
-        assert not (rig.database / MARK).exists()
-        values = {future.message.key: future.message.value for future in rig.broker.records}
-        assert values == {b'"good"': b"10", b'"bad"': b"11", b'"after"': b"12"}  # each event was processed once
-        await until(lambda: rig.told[-1] == (Trouble.STANDS, None))
-
-    asyncio.run(play())
+    rig.refusing.clear()  # an operator has removed the cause
+    await until(lambda: not rig.consumer.held)
+    await until(lambda: SOURCE not in rig.consumer.blocked)
+    assert await rig.committed() == 13
+    assert not (rig.database / MARK).exists()
+    values = {future.message.key: future.message.value for future in rig.broker.records}
+    assert values == {b'"good"': b"10", b'"bad"': b"11", b'"after"': b"12"}  # each event was processed once
+    await until(lambda: rig.told[-1] == (Trouble.STANDS, None))
 
 
-def test_records_that_were_refused_with_their_batch_only_are_taken_alone(tmp_path: Path) -> None:
-    async def play() -> None:
-        rig = Rig(tmp_path)
-        rig.refusing |= {b'"other"'}
-        await rig.event(10, "other")
-        rig.refusing -= {b'"other"'}
-        await rig.event(11, "bad")
-        assert rig.consumer._held == {SOURCE: 10}
-        await until(lambda: bool(rig.told))
-        assert "key b'\"bad\"'" in str(rig.told[-1][1])
-
-    asyncio.run(play())
+async def test_records_that_were_refused_with_their_batch_only_are_taken_alone(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.refusing |= {b'"other"'}
+    await rig.event(10, "other")
+    rig.refusing -= {b'"other"'}
+    await rig.event(11, "bad")
+    assert rig.consumer._held == {SOURCE: 10}
+    await until(lambda: bool(rig.told))
+    assert "key b'\"bad\"'" in str(rig.told[-1][1])
 
 
-def test_an_older_record_never_follows_a_newer_one_of_its_key(tmp_path: Path) -> None:
-    async def play() -> None:
-        rig = Rig(tmp_path)
-        await rig.event(10, "bad")
-        rig.refusing.clear()
-        await rig.event(11, "bad")  # was in work
-        await until(lambda: SOURCE not in rig.consumer.blocked)
-        assert [future.message.value for future in rig.broker.records] == [b"10", b"11"]
-        assert not (rig.database / MARK).exists()
-
-    asyncio.run(play())
+async def test_an_older_record_never_follows_a_newer_one_of_its_key(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.event(10, "bad")
+    rig.refusing.clear()
+    await rig.event(11, "bad")  # was in work
+    await until(lambda: SOURCE not in rig.consumer.blocked)
+    assert [future.message.value for future in rig.broker.records] == [b"10", b"11"]
+    assert not (rig.database / MARK).exists()
 
 
-def test_a_rebalance_leaves_a_table_that_is_restored_and_an_event_that_is_read_again(tmp_path: Path) -> None:
-    async def play() -> None:
-        rig = Rig(tmp_path)
-        await rig.event(10, "good")
-        await rig.event(11, "bad")
-        await rig.consumer.on_partitions_revoked({SOURCE})
-        assert (rig.consumer.held, rig.app.tables["sums"].data._dbs) == (set(), {})
-        assert rig.app.tables["sums"].data.persisted_offset(SUMS) is None
-        assert rig.app.tables["sums"].data._db_for_partition(0).get(b'"bad"') is None
-        sent = len(rig.broker.records)
-        await asyncio.sleep(0.1)
-        assert len(rig.broker.records) == sent
+async def test_a_rebalance_leaves_a_table_that_is_restored_and_an_event_that_is_read_again(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.event(10, "good")
+    await rig.event(11, "bad")
+    await rig.consumer.on_partitions_revoked({SOURCE})
+    assert (rig.consumer.held, rig.app.tables["sums"].data._dbs) == (set(), {})
+    assert rig.app.tables["sums"].data.persisted_offset(SUMS) is None
+    assert rig.app.tables["sums"].data._db_for_partition(0).get(b'"bad"') is None
+    sent = len(rig.broker.records)
+    await asyncio.sleep(0.1)
+    assert len(rig.broker.records) == sent
 
-        refused_records, consumer = rig.consumer.transport.guard.refused, rig.consumer
-        consumer.start_at({SOURCE: 11})
-        rig.app.tables["sums"].data._db_for_partition(0)
-        consumer.unblock([SOURCE])
-        refused_records.delivered(SOURCE, 12)  # of another partition, or after it
-        assert SOURCE not in consumer.blocked
-        refused_records.delivered(TopicPartition(*SOURCE), 11)  # type: ignore[arg-type]
-        assert all(type(tp) is TP for tp in consumer.blocked)
-        assert SOURCE in consumer.blocked, "events follow before it is known whether it stands again"
-        rig.refusing.clear()
-        await rig.event(11, "bad")
-        await until(lambda: SOURCE not in consumer.blocked)
-        assert await rig.committed() == 12
-
-    asyncio.run(play())
+    refused_records, consumer = rig.consumer.transport.guard.refused, rig.consumer
+    consumer.start_at({SOURCE: 11})
+    rig.app.tables["sums"].data._db_for_partition(0)
+    consumer.unblock([SOURCE])
+    refused_records.delivered(SOURCE, 12)  # of another partition, or after it
+    assert SOURCE not in consumer.blocked
+    refused_records.delivered(TopicPartition(*SOURCE), 11)  # type: ignore[arg-type]
+    assert all(type(tp) is TP for tp in consumer.blocked)
+    assert SOURCE in consumer.blocked, "events follow before it is known whether it stands again"
+    rig.refusing.clear()
+    await rig.event(11, "bad")
+    await until(lambda: SOURCE not in consumer.blocked)
+    assert await rig.committed() == 12
 
 
-def test_an_operator_gives_a_record_up_by_the_file_that_the_log_names(
+async def test_an_operator_gives_a_record_up_by_the_file_that_the_log_names(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def play() -> None:
-        rig = Rig(tmp_path)
-        await rig.event(10, "bad")
-        await rig.event(11, "good")
-        await until(lambda: bool(rig.told))
-        (command,) = [line.split("touch ")[1] for line in caplog.messages if "touch" in line]
-        Path(command.strip("'")).touch()
-        await until(lambda: rig.thread.rejoins == 1)
-        assert await rig.committed() == 12
-        await rig.consumer.on_partitions_revoked({SOURCE})
-        assert rig.app.tables["sums"].data.persisted_offset(SUMS) is None  # Faust restores it
-
-    asyncio.run(play())
+    rig = Rig(tmp_path)
+    await rig.event(10, "bad")
+    await rig.event(11, "good")
+    await until(lambda: bool(rig.told))
+    (command,) = [line.split("touch ")[1] for line in caplog.messages if "touch" in line]
+    Path(command.strip("'")).touch()
+    await until(lambda: rig.thread.rejoins == 1)
+    assert await rig.committed() == 12
+    await rig.consumer.on_partitions_revoked({SOURCE})
+    assert rig.app.tables["sums"].data.persisted_offset(SUMS) is None  # Faust restores it
 
 
-def test_a_hand_over_does_not_take_a_partition_that_stands(tmp_path: Path) -> None:
-    async def play() -> None:
-        rig = Rig(tmp_path)
-        await rig.event(10, "bad")
-        rig.consumer.unblock([SOURCE])  # as after a hand-over that has failed
-        assert SOURCE in rig.consumer.blocked
-
-    asyncio.run(play())
+async def test_a_hand_over_does_not_take_a_partition_that_stands(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.event(10, "bad")
+    rig.consumer.unblock([SOURCE])  # as after a hand-over that has failed
+    assert SOURCE in rig.consumer.blocked
 
 
-def test_a_record_of_a_topic_with_a_long_name_can_be_given_up(tmp_path: Path) -> None:
-    async def name() -> bool:
-        rig = Rig(tmp_path)
-        found = RefusedRecord(
-            record=None, database=rig.database, tp=TP("x" * 249, 10_000), offset=2**63 - 1, why="it is too large"
-        )
-        return rig.consumer.transport.guard.refused._file(found).exists()
-
-    assert not asyncio.run(name())
+async def test_a_record_of_a_topic_with_a_long_name_can_be_given_up(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    found = RefusedRecord(
+        record=None, database=rig.database, tp=TP("x" * 249, 10_000), offset=2**63 - 1, why="it is too large"
+    )
+    assert not rig.consumer.transport.guard.refused._file(found).exists()

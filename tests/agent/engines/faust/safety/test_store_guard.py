@@ -77,49 +77,40 @@ def worker(
     return app, consumer, lambda: store._del(b"n14228")
 
 
-def test_nothing_is_committed_after_a_write_that_failed_and_the_worker_ends(tmp_path: Path) -> None:
-    async def fail() -> None:
-        app, consumer, write = worker(tmp_path, FullDisk())
-        consumer.start_at({SOURCE: 10})
-        consumer._note_delivery(SOURCE, 10)
-        consumer._note_delivery(SOURCE, 11)
-        consumer._acked_index[SOURCE].add(10)
-        assert consumer._new_offset(SOURCE) == 11
-        consumer._acked_index[SOURCE].add(11)
+async def test_nothing_is_committed_after_a_write_that_failed_and_the_worker_ends(tmp_path: Path) -> None:
+    app, consumer, write = worker(tmp_path, FullDisk())
+    consumer.start_at({SOURCE: 10})
+    consumer._note_delivery(SOURCE, 10)
+    consumer._note_delivery(SOURCE, 11)
+    consumer._acked_index[SOURCE].add(10)
+    assert consumer._new_offset(SOURCE) == 11
+    consumer._acked_index[SOURCE].add(11)
 
-        with pytest.raises(OSError, match="No space left"):
-            write()
-        await asyncio.sleep(0.1)
+    with pytest.raises(OSError, match="No space left"):
+        write()
+    await asyncio.sleep(0.1)
 
-        assert consumer._new_offset(SOURCE) is None
-        assert consumer.fence.over
-        assert not consumer.fence.lets_through()
-        assert app.crashed
-
-    asyncio.run(fail())
+    assert consumer._new_offset(SOURCE) is None
+    assert consumer.fence.over
+    assert not consumer.fence.lets_through()
+    assert app.crashed
 
 
-def test_a_new_generation_does_not_mend_the_state(tmp_path: Path) -> None:
-    async def fail() -> None:
-        _, consumer, write = worker(tmp_path, FullDisk())
-        with pytest.raises(OSError, match="No space left"):
-            write()
-        consumer.fence.renew()
-        assert not consumer.fence.lets_through()
-
-    asyncio.run(fail())
+async def test_a_new_generation_does_not_mend_the_state(tmp_path: Path) -> None:
+    _, consumer, write = worker(tmp_path, FullDisk())
+    with pytest.raises(OSError, match="No space left"):
+        write()
+    consumer.fence.renew()
+    assert not consumer.fence.lets_through()
 
 
-def test_an_error_of_the_app_is_its_own(tmp_path: Path) -> None:
-    async def fail() -> None:
-        app, consumer, write = worker(tmp_path, BadApp())
-        with pytest.raises(AssertionError, match="no event"):
-            write()
-        await asyncio.sleep(0.1)
-        assert not consumer.fence.over
-        assert not app.crashed
-
-    asyncio.run(fail())
+async def test_an_error_of_the_app_is_its_own(tmp_path: Path) -> None:
+    app, consumer, write = worker(tmp_path, BadApp())
+    with pytest.raises(AssertionError, match="no event"):
+        write()
+    await asyncio.sleep(0.1)
+    assert not consumer.fence.over
+    assert not app.crashed
 
 
 class Written:
@@ -157,60 +148,48 @@ SUMS, OTHER = TP("ks-sums-changelog", 0), TP("ks-other-changelog", 0)
 
 
 @pytest.mark.parametrize("in_thread", [False, True], ids=["in the app's loop", "in another thread"])
-def test_a_changelog_is_never_applied_to_what_the_worker_writes_itself(tmp_path: Path, in_thread: bool) -> None:
-    async def follow() -> None:
-        app, consumer, database = stateful(tmp_path, active=True, restored=True)
+async def test_a_changelog_is_never_applied_to_what_the_worker_writes_itself(tmp_path: Path, in_thread: bool) -> None:
+    app, consumer, database = stateful(tmp_path, active=True, restored=True)
 
-        with pytest.raises(StateBreach, match="ks-sums-changelog"):
-            await asyncio.to_thread(changelog, app, SUMS) if in_thread else changelog(app, SUMS)
-        await asyncio.sleep(0.1)
+    with pytest.raises(StateBreach, match="ks-sums-changelog"):
+        await asyncio.to_thread(changelog, app, SUMS) if in_thread else changelog(app, SUMS)
+    await asyncio.sleep(0.1)
 
-        assert database.batches == 0
-        assert (consumer.fence.broken, app.breaches) == (True, 1)
-        assert app.crashed
-
-    asyncio.run(follow())
+    assert database.batches == 0
+    assert (consumer.fence.broken, app.breaches) == (True, 1)
+    assert app.crashed
 
 
-def test_only_faust_restores_what_is_active_and_only_before_it_is_open(tmp_path: Path) -> None:
-    async def restore() -> None:
-        app, consumer, database = stateful(tmp_path, active=True, restored=False)
+async def test_only_faust_restores_what_is_active_and_only_before_it_is_open(tmp_path: Path) -> None:
+    app, consumer, database = stateful(tmp_path, active=True, restored=False)
 
-        changelog(app, SUMS)
-        assert database.batches == 1
-        with pytest.raises(StateBreach):
-            await asyncio.to_thread(changelog, app, SUMS)
+    changelog(app, SUMS)
+    assert database.batches == 1
+    with pytest.raises(StateBreach):
+        await asyncio.to_thread(changelog, app, SUMS)
 
-        assert consumer.fence.broken
-
-    asyncio.run(restore())
+    assert consumer.fence.broken
 
 
-def test_standbys_follow_and_records_of_other_changelogs_are_left_out(tmp_path: Path) -> None:
-    async def follow() -> None:
-        app, consumer, database = stateful(tmp_path, active=False, restored=True)
+async def test_standbys_follow_and_records_of_other_changelogs_are_left_out(tmp_path: Path) -> None:
+    app, consumer, database = stateful(tmp_path, active=False, restored=True)
 
-        await asyncio.to_thread(changelog, app, SUMS, OTHER)
-        assert database.batches == 1
-        changelog(app, OTHER)
+    await asyncio.to_thread(changelog, app, SUMS, OTHER)
+    assert database.batches == 1
+    changelog(app, OTHER)
 
-        assert (database.batches, consumer.fence.broken) == (1, False)
-
-    asyncio.run(follow())
+    assert (database.batches, consumer.fence.broken) == (1, False)
 
 
-def test_what_other_workers_change_in_a_global_table_is_read(tmp_path: Path) -> None:
+async def test_what_other_workers_change_in_a_global_table_is_read(tmp_path: Path) -> None:
     """The app is not steered.  Faust calls all partitions active on every worker, and goes on to read them."""
 
-    async def change() -> tuple[bytes | None, bool]:
-        app, consumer, _ = worker(tmp_path, None, lambda table: table.app.GlobalTable("rates", partitions=1))
-        rates, tp = app.tables["rates"], TP("ks-rates-changelog", 0)
-        app.assignor._active_tps, consumer._open = {tp}, True
-        message = SimpleNamespace(tp=tp, partition=0, offset=7, key=b'"EUR"', value=b"1.1")
-        rates.apply_changelog_batch([SimpleNamespace(message=message)])
-        return rates.data._dbs[0].get(b'"EUR"'), consumer.fence.broken
-
-    assert asyncio.run(change()) == (b"1.1", False)
+    app, consumer, _ = worker(tmp_path, None, lambda table: table.app.GlobalTable("rates", partitions=1))
+    rates, tp = app.tables["rates"], TP("ks-rates-changelog", 0)
+    app.assignor._active_tps, consumer._open = {tp}, True
+    message = SimpleNamespace(tp=tp, partition=0, offset=7, key=b'"EUR"', value=b"1.1")
+    rates.apply_changelog_batch([SimpleNamespace(message=message)])
+    assert (rates.data._dbs[0].get(b'"EUR"'), consumer.fence.broken) == (b"1.1", False)
 
 
 class Grown(faust.Record):
@@ -230,80 +209,64 @@ class Grown(faust.Record):
         ({"schema": faust.Schema(value_type=Grown)}, b'"a"', b"{}"),
     ],
 )
-def test_a_recovery_leaves_out_nothing_that_the_app_cannot_decode(
+async def test_a_recovery_leaves_out_nothing_that_the_app_cannot_decode(
     types: dict[str, Any], key: bytes, value: bytes, tmp_path: Path
 ) -> None:
-    async def restore() -> bytes | None:
-        app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("grown", partitions=1, **types))
-        table = app.tables["grown"]
-        channel = table.changelog_topic.clone_using_queue(asyncio.Queue())
-        message = SimpleNamespace(
-            tp=TP("ks-grown-changelog", 0), partition=0, offset=7, key=key, value=value, headers=None
-        )
-        table.apply_changelog_batch([await channel.decode(message, propagate=True)])
-        stored: bytes | None = table.data._dbs[0].get(key)
-        return stored
-
-    assert asyncio.run(restore()) == value
+    app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("grown", partitions=1, **types))
+    table = app.tables["grown"]
+    channel = table.changelog_topic.clone_using_queue(asyncio.Queue())
+    message = SimpleNamespace(tp=TP("ks-grown-changelog", 0), partition=0, offset=7, key=key, value=value, headers=None)
+    table.apply_changelog_batch([await channel.decode(message, propagate=True)])
+    stored: bytes | None = table.data._dbs[0].get(key)
+    assert stored == value
 
 
-def test_a_topic_that_shares_its_schema_with_a_table_is_decoded(tmp_path: Path) -> None:
-    async def shared() -> object:
-        schema = faust.Schema(key_type=str, value_type=int, value_serializer="json")
-        app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("other", schema=schema))
-        topic = app.topic("events", schema=schema)
-        return (await topic.decode(SimpleNamespace(key=b'"a"', value=b"7", headers=None))).value
-
-    assert asyncio.run(shared()) == 7
+async def test_a_topic_that_shares_its_schema_with_a_table_is_decoded(tmp_path: Path) -> None:
+    schema = faust.Schema(key_type=str, value_type=int, value_serializer="json")
+    app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("other", schema=schema))
+    topic = app.topic("events", schema=schema)
+    assert (await topic.decode(SimpleNamespace(key=b'"a"', value=b"7", headers=None))).value == 7
 
 
 @pytest.mark.parametrize("types", [{}, {"key_type": str, "value_type": int}])
-def test_an_agent_that_reads_a_changelog_gets_what_was_written(types: dict[str, Any], tmp_path: Path) -> None:
+async def test_an_agent_that_reads_a_changelog_gets_what_was_written(types: dict[str, Any], tmp_path: Path) -> None:
     """The app is not steered.  For readers of the same types Faust decodes a record once."""
 
-    async def read() -> set[tuple[Any, Any]]:
-        app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("totals", partitions=1, **types))
-        table, tp = app.tables["totals"], TP("ks-totals-changelog", 0)
+    app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("totals", partitions=1, **types))
+    table, tp = app.tables["totals"], TP("ks-totals-changelog", 0)
 
-        async def nothing(*_: object) -> None: ...
+    async def nothing(*_: object) -> None: ...
 
-        app.producer = SimpleNamespace(buffer=SimpleNamespace(wait_until_ebb=nothing))
-        agent = app.agent(table.changelog_topic)(nothing)
-        readers = {agent.channel_iterator, table.changelog_topic.clone_using_queue(app.tables.changelog_queue)}
-        handler = app.topics._build_handler(tp, readers)
-        app.flow_control.resume()
-        await handler(ConsumerMessage(*tp, 7, 1.0, 0, None, b'"a"', b"7", None, tp=tp))
-        return {(event.key, event.value) for event in (reader.queue.get_nowait() for reader in readers)}
-
-    assert asyncio.run(read()) == {("a", 7), (b'"a"', b"7")}
+    app.producer = SimpleNamespace(buffer=SimpleNamespace(wait_until_ebb=nothing))
+    agent = app.agent(table.changelog_topic)(nothing)
+    readers = {agent.channel_iterator, table.changelog_topic.clone_using_queue(app.tables.changelog_queue)}
+    handler = app.topics._build_handler(tp, readers)
+    app.flow_control.resume()
+    await handler(ConsumerMessage(*tp, 7, 1.0, 0, None, b'"a"', b"7", None, tp=tp))
+    found = [reader.queue.get_nowait() for reader in readers]
+    assert {(event.key, event.value) for event in found} == {("a", 7), (b'"a"', b"7")}
 
 
-def test_a_record_without_a_key_does_not_hold_up_the_others(tmp_path: Path) -> None:
+async def test_a_record_without_a_key_does_not_hold_up_the_others(tmp_path: Path) -> None:
     """A tool may have written it while the changelog was not compacted.  There is no state that it could be."""
 
-    async def follow() -> tuple[bytes | None, int | None]:
-        app, _, _ = worker(tmp_path, None)
-        table = app.tables["sums"]
-        events = [
-            SimpleNamespace(message=SimpleNamespace(tp=SUMS, partition=0, offset=offset, key=key, value=b"1"))
-            for offset, key in enumerate((b"a", None, b"b"))
-        ]
-        app.assignor._active_tps = set()
-        table.apply_changelog_batch(events)
-        return table.data._dbs[0].get(b"b"), table.persisted_offset(SUMS)
-
-    assert asyncio.run(follow()) == (b"1", 2)
+    app, _, _ = worker(tmp_path, None)
+    table = app.tables["sums"]
+    events = [
+        SimpleNamespace(message=SimpleNamespace(tp=SUMS, partition=0, offset=offset, key=key, value=b"1"))
+        for offset, key in enumerate((b"a", None, b"b"))
+    ]
+    app.assignor._active_tps = set()
+    table.apply_changelog_batch(events)
+    assert (table.data._dbs[0].get(b"b"), table.persisted_offset(SUMS)) == (b"1", 2)
 
 
-def test_after_a_recovery_faust_applies_no_records_of_the_worker_itself(tmp_path: Path) -> None:
+async def test_after_a_recovery_faust_applies_no_records_of_the_worker_itself(tmp_path: Path) -> None:
     """With a buffer of one record it would: `Recovery._restart_recovery` goes on to read the changelogs."""
 
-    async def sizes() -> int:
-        app, _, _ = worker(tmp_path, None, lambda table: setattr(table, "recovery_buffer_size", 1))
-        size: int = app.tables["sums"].recovery_buffer_size
-        return size
-
-    assert asyncio.run(sizes()) == 2
+    app, _, _ = worker(tmp_path, None, lambda table: setattr(table, "recovery_buffer_size", 1))
+    size: int = app.tables["sums"].recovery_buffer_size
+    assert size == 2
 
 
 class Sent:
@@ -374,27 +337,21 @@ EVEN = {"events": 1, "ks-sums-changelog": 1}
 OWN = {SOURCE, SUMS}
 
 
-def test_a_table_partition_of_this_worker_is_written(tmp_path: Path) -> None:
-    async def own() -> None:
-        app, consumer, sent = writing(tmp_path, active=OWN)
+async def test_a_table_partition_of_this_worker_is_written(tmp_path: Path) -> None:
+    app, consumer, sent = writing(tmp_path, active=OWN)
+    write(app, SOURCE)
+    assert (sent.keys, stored(app), consumer.fence.broken) == ([b'"k"'], {"k": 1}, False)
+
+
+async def test_nothing_is_written_to_a_table_partition_of_another_worker(tmp_path: Path) -> None:
+    app, consumer, sent = writing(tmp_path, active={SOURCE})
+
+    with pytest.raises(StateBreach, match="owns partition 0 of the first topic only"):
         write(app, SOURCE)
-        assert (sent.keys, stored(app), consumer.fence.broken) == ([b'"k"'], {"k": 1}, False)
+    await asyncio.sleep(0.1)
 
-    asyncio.run(own())
-
-
-def test_nothing_is_written_to_a_table_partition_of_another_worker(tmp_path: Path) -> None:
-    async def foreign() -> None:
-        app, consumer, sent = writing(tmp_path, active={SOURCE})
-
-        with pytest.raises(StateBreach, match="owns partition 0 of the first topic only"):
-            write(app, SOURCE)
-        await asyncio.sleep(0.1)
-
-        assert (sent.keys, consumer.fence.broken, app.breaches) == ([], True, 1)
-        assert app.crashed
-
-    asyncio.run(foreign())
+    assert (sent.keys, consumer.fence.broken, app.breaches) == ([], True, 1)
+    assert app.crashed
 
 
 @pytest.mark.parametrize(
@@ -405,50 +362,45 @@ def test_nothing_is_written_to_a_table_partition_of_another_worker(tmp_path: Pat
         ({"events": 4, "ks-prices-changelog": 1}, OWN, False),  # as in stock Faust, which has it elsewhere, too
     ],
 )
-def test_an_event_reads_nothing_that_stock_faust_would_have_here_and_is_elsewhere(
+async def test_an_event_reads_nothing_that_stock_faust_would_have_here_and_is_elsewhere(
     tmp_path: Path, counts: dict[str, int], owned: set[TP], *, ends: bool
 ) -> None:
     """It would get what an empty table or a standby has, and go on with that."""
 
-    async def read() -> tuple[bool, bool, bool]:
-        app, consumer, _ = writing(
-            tmp_path, active=owned, prepare=lambda table: table.app.Table("prices", default=int, partitions=1)
-        )
-        consumer._thread = SimpleNamespace(partition_count=counts.get)  # type: ignore[assignment]
-        prices = app.tables["prices"]
-        found: list[object] = []
-        told = pytest.raises(StateBreach, match="reads a table of ks-prices-changelog") if ends else nullcontext()
-        for look_up in (lambda: found.append(prices["k"]), lambda: found.append("k" in prices)):
-            with told:
-                within(Event(SOURCE, 12), look_up)
-        await asyncio.sleep(0.1)
-        assert found == ([] if ends else [0, False])
-        return consumer.fence.broken, app.crashed, bool(app.__dict__.get("breaches"))
-
-    assert asyncio.run(read()) == (ends, ends, ends)
+    app, consumer, _ = writing(
+        tmp_path, active=owned, prepare=lambda table: table.app.Table("prices", default=int, partitions=1)
+    )
+    consumer._thread = SimpleNamespace(partition_count=counts.get)  # type: ignore[assignment]
+    prices = app.tables["prices"]
+    found: list[object] = []
+    told = pytest.raises(StateBreach, match="reads a table of ks-prices-changelog") if ends else nullcontext()
+    for look_up in (lambda: found.append(prices["k"]), lambda: found.append("k" in prices)):
+        with told:
+            within(Event(SOURCE, 12), look_up)
+    await asyncio.sleep(0.1)
+    assert found == ([] if ends else [0, False])
+    assert (consumer.fence.broken, app.crashed, bool(app.__dict__.get("breaches"))) == (ends, ends, ends)
 
 
-def test_the_apps_own_tests_may_write_and_read_tables_without_a_broker(tmp_path: Path) -> None:
+async def test_the_apps_own_tests_may_write_and_read_tables_without_a_broker(tmp_path: Path) -> None:
     """They use `agent.test_context()`, and often the store that the app has."""
 
-    async def tested() -> list[dict[str, int]]:
-        app, consumer, _ = worker(tmp_path, None, lambda table: setattr(table, "default", int))
-        Sent(consumer.transport)
-        app.flow_control.resume()
-        sums = app.tables["sums"]
+    app, consumer, _ = worker(tmp_path, None, lambda table: setattr(table, "default", int))
+    Sent(consumer.transport)
+    app.flow_control.resume()
+    sums = app.tables["sums"]
 
-        @app.agent(app.topic("events"))
-        async def add(stream: Any) -> Any:
-            async for key, value in stream.items():
-                sums[key] += value
-                yield {key: sums[key]}
+    @app.agent(app.topic("events"))
+    async def add(stream: Any) -> Any:
+        async for key, value in stream.items():
+            sums[key] += value
+            yield {key: sums[key]}
 
-        async with add.test_context() as agent:
-            await agent.put(3, key="a")
-            await agent.put(4, key="a")
-            return list(agent.results.values())
-
-    assert asyncio.run(tested()) == [{"a": 3}, {"a": 7}]
+    async with add.test_context() as agent:
+        await agent.put(3, key="a")
+        await agent.put(4, key="a")
+        found = list(agent.results.values())
+    assert found == [{"a": 3}, {"a": 7}]
 
 
 async def finished(consumer: SteeredConsumer) -> None:
@@ -487,50 +439,41 @@ WRITES: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("leaves", [finished, revoked, given_away, away_and_back, membership_lost])
 @pytest.mark.parametrize("how", WRITES)
-def test_an_event_whose_key_group_has_left_writes_nothing_and_ends_no_worker(
+async def test_an_event_whose_key_group_has_left_writes_nothing_and_ends_no_worker(
     tmp_path: Path, leaves: Callable[[SteeredConsumer], Any], how: str
 ) -> None:
-    async def leave() -> None:
-        app, consumer, sent = writing(tmp_path, active=OWN)
-        write(app, SOURCE)
-        await leaves(consumer)
-        with pytest.raises((LateWrite, WorkerFenced)) as told:
-            within(Event(SOURCE, 12), lambda: WRITES[how](app.tables["sums"]))
-        await asyncio.sleep(0.1)
-        assert (len(sent.records), stored(app)) == (1, {"k": 1})
-        assert (consumer.fence.broken, app.crashed) == (False, False)
-        if leaves is not membership_lost:
-            assert "table sums, key" in str(told.value)
-            assert "event events/0 offset 12" in str(told.value)
-
-    asyncio.run(leave())
+    app, consumer, sent = writing(tmp_path, active=OWN)
+    write(app, SOURCE)
+    await leaves(consumer)
+    with pytest.raises((LateWrite, WorkerFenced)) as told:
+        within(Event(SOURCE, 12), lambda: WRITES[how](app.tables["sums"]))
+    await asyncio.sleep(0.1)
+    assert (len(sent.records), stored(app)) == (1, {"k": 1})
+    assert (consumer.fence.broken, app.crashed) == (False, False)
+    if leaves is not membership_lost:
+        assert "table sums, key" in str(told.value)
+        assert "event events/0 offset 12" in str(told.value)
 
 
 @pytest.mark.parametrize("where", ["a task, timer or page", "a thread"])
 @pytest.mark.parametrize("how", ["set", "delete", "pop", "update", "default"])
-def test_outside_of_an_event_nothing_is_written(tmp_path: Path, how: str, where: str) -> None:
-    async def outside() -> None:
-        app, consumer, sent = writing(tmp_path, active=OWN)
-        write(app, SOURCE)
-        do = functools.partial(WRITES[how], app.tables["sums"])
-        with ThreadPoolExecutor(1) as threads, pytest.raises(TypeError, match="outside of stream iteration"):
-            threads.submit(do).result() if where == "a thread" else do()
-        assert (len(sent.records), stored(app)) == (1, {"k": 1})
-        assert (consumer.fence.broken, app.crashed) == (False, False)
-
-    asyncio.run(outside())
+async def test_outside_of_an_event_nothing_is_written(tmp_path: Path, how: str, where: str) -> None:
+    app, consumer, sent = writing(tmp_path, active=OWN)
+    write(app, SOURCE)
+    do = functools.partial(WRITES[how], app.tables["sums"])
+    with ThreadPoolExecutor(1) as threads, pytest.raises(TypeError, match="outside of stream iteration"):
+        threads.submit(do).result() if where == "a thread" else do()
+    assert (len(sent.records), stored(app)) == (1, {"k": 1})
+    assert (consumer.fence.broken, app.crashed) == (False, False)
 
 
-def test_a_table_that_cannot_be_cleared_gets_no_tombstones(tmp_path: Path) -> None:
-    async def clear() -> None:
-        app, _, sent = writing(tmp_path, active=OWN)
-        write(app, SOURCE)
-        app.assignor.assigned_actives = lambda: {SUMS}
-        with pytest.raises(NotImplementedError):
-            within(Event(SOURCE, 13), app.tables["sums"].clear)
-        assert (len(sent.records), stored(app)) == (1, {"k": 1})
-
-    asyncio.run(clear())
+async def test_a_table_that_cannot_be_cleared_gets_no_tombstones(tmp_path: Path) -> None:
+    app, _, sent = writing(tmp_path, active=OWN)
+    write(app, SOURCE)
+    app.assignor.assigned_actives = lambda: {SUMS}
+    with pytest.raises(NotImplementedError):
+        within(Event(SOURCE, 13), app.tables["sums"].clear)
+    assert (len(sent.records), stored(app)) == (1, {"k": 1})
 
 
 def test_another_event_loop_that_keeps_an_event_writes_nothing_late(tmp_path: Path) -> None:
@@ -566,82 +509,64 @@ def test_late_writes_are_counted_and_told_once_a_minute(tmp_path: Path) -> None:
     assert "late writes were refused, 1 until" in str(told[0][1])
 
 
-def test_what_stays_here_through_a_rebalance_is_written_by_events_from_before_it(tmp_path: Path) -> None:
-    async def stay() -> dict[str, Any]:
-        app, consumer, _ = writing(tmp_path, active=OWN)
-        await revoked(consumer)
-        consumer._open, consumer._sought = False, True  # Faust has restored, and opens the sources
-        consumer.resume_flow()
-        write(app, SOURCE)
-        return stored(app)
-
-    assert asyncio.run(stay()) == {"k": 1}
+async def test_what_stays_here_through_a_rebalance_is_written_by_events_from_before_it(tmp_path: Path) -> None:
+    app, consumer, _ = writing(tmp_path, active=OWN)
+    await revoked(consumer)
+    consumer._open, consumer._sought = False, True  # Faust has restored, and opens the sources
+    consumer.resume_flow()
+    write(app, SOURCE)
+    assert stored(app) == {"k": 1}
 
 
-def test_the_windows_of_a_key_group_that_has_left_are_not_written(tmp_path: Path) -> None:
-    async def leave() -> None:
-        windows: list[Any] = []
-        _, consumer, sent = writing(
-            tmp_path, active=OWN, prepare=lambda table: windows.append(table.tumbling(10.0, expires=60.0))
-        )
+async def test_the_windows_of_a_key_group_that_has_left_are_not_written(tmp_path: Path) -> None:
+    windows: list[Any] = []
+    _, consumer, sent = writing(
+        tmp_path, active=OWN, prepare=lambda table: windows.append(table.tumbling(10.0, expires=60.0))
+    )
+    within(Event(SOURCE, 12), lambda: windows[0].__setitem__("k", 2))
+    await given_away(consumer)
+    with pytest.raises(LateWrite):
         within(Event(SOURCE, 12), lambda: windows[0].__setitem__("k", 2))
-        await given_away(consumer)
-        with pytest.raises(LateWrite):
-            within(Event(SOURCE, 12), lambda: windows[0].__setitem__("k", 2))
-        assert len(sent.records) == 1
-
-    asyncio.run(leave())
+    assert len(sent.records) == 1
 
 
-def test_a_deletion_leaves_the_same_key_of_other_partitions_alone(tmp_path: Path) -> None:
-    async def delete() -> object:
-        app, _, _ = writing(tmp_path, active=OWN)
-        store = app.tables["sums"].data
-        store._db_for_partition(1).put(b'"k"', b"7")  # a standby
+async def test_a_deletion_leaves_the_same_key_of_other_partitions_alone(tmp_path: Path) -> None:
+    app, _, _ = writing(tmp_path, active=OWN)
+    store = app.tables["sums"].data
+    store._db_for_partition(1).put(b'"k"', b"7")  # a standby
+    write(app, SOURCE)
+    store._key_index.clear()
+    within(Event(SOURCE, 13), lambda: app.tables["sums"].__delitem__("k"))
+    assert stored(app) == {}
+    assert store._db_for_partition(1).get(b'"k"') == b"7"
+
+
+async def test_the_key_none_is_in_the_changelog_as_it_is_on_the_disk(tmp_path: Path) -> None:
+    app, consumer, sent = writing(tmp_path, active=OWN)
+    table = app.tables["sums"]
+    within(Event(SOURCE, 12), lambda: table.update({"good": 1, None: 2}))
+    assert (sent.keys, stored(app)) == ([b'"good"', b"null"], {"good": 1, None: 2})
+    within(Event(SOURCE, 13), lambda: table.pop(None))
+    assert (sent.keys[2:], sent.records[2].message.value, stored(app)) == ([b"null"], None, {"good": 1})
+    assert (consumer.fence.broken, app.crashed) == (False, False)
+
+
+async def test_a_table_of_raw_keys_has_no_key_none(tmp_path: Path) -> None:
+    app, _, sent = writing(tmp_path, active=OWN, prepare=lambda table: setattr(table, "key_serializer", "raw"))
+    with pytest.raises(TypeError, match="Table key cannot be None"):
+        within(Event(SOURCE, 12), lambda: app.tables["sums"].__setitem__(None, 1))
+    assert (sent.keys, stored(app)) == ([], {})
+
+
+async def test_a_worker_ends_where_faust_would_count_the_event_as_done(tmp_path: Path) -> None:
+    app, consumer, sent = writing(tmp_path, active=OWN, counts={**EVEN, "events": 2})
+
+    with pytest.raises(PartitionsMismatch, match="has 2 partitions"):
         write(app, SOURCE)
-        store._key_index.clear()
-        within(Event(SOURCE, 13), lambda: app.tables["sums"].__delitem__("k"))
-        assert stored(app) == {}
-        return store._db_for_partition(1).get(b'"k"')
+    await asyncio.sleep(0.1)
 
-    assert asyncio.run(delete()) == b"7"
-
-
-def test_the_key_none_is_in_the_changelog_as_it_is_on_the_disk(tmp_path: Path) -> None:
-    async def none() -> None:
-        app, consumer, sent = writing(tmp_path, active=OWN)
-        table = app.tables["sums"]
-        within(Event(SOURCE, 12), lambda: table.update({"good": 1, None: 2}))
-        assert (sent.keys, stored(app)) == ([b'"good"', b"null"], {"good": 1, None: 2})
-        within(Event(SOURCE, 13), lambda: table.pop(None))
-        assert (sent.keys[2:], sent.records[2].message.value, stored(app)) == ([b"null"], None, {"good": 1})
-        assert (consumer.fence.broken, app.crashed) == (False, False)
-
-    asyncio.run(none())
-
-
-def test_a_table_of_raw_keys_has_no_key_none(tmp_path: Path) -> None:
-    async def none() -> None:
-        app, _, sent = writing(tmp_path, active=OWN, prepare=lambda table: setattr(table, "key_serializer", "raw"))
-        with pytest.raises(TypeError, match="Table key cannot be None"):
-            within(Event(SOURCE, 12), lambda: app.tables["sums"].__setitem__(None, 1))
-        assert (sent.keys, stored(app)) == ([], {})
-
-    asyncio.run(none())
-
-
-def test_a_worker_ends_where_faust_would_count_the_event_as_done(tmp_path: Path) -> None:
-    async def grown() -> None:
-        app, consumer, sent = writing(tmp_path, active=OWN, counts={**EVEN, "events": 2})
-
-        with pytest.raises(PartitionsMismatch, match="has 2 partitions"):
-            write(app, SOURCE)
-        await asyncio.sleep(0.1)
-
-        assert (sent.keys, consumer.fence.broken, app.breaches) == ([], True, 1)
-        assert app.crashed
-
-    asyncio.run(grown())
+    assert (sent.keys, consumer.fence.broken, app.breaches) == ([], True, 1)
+    assert app.crashed
 
 
 @pytest.mark.parametrize(
@@ -652,62 +577,53 @@ def test_a_worker_ends_where_faust_would_count_the_event_as_done(tmp_path: Path)
         pytest.param(None, False, id="it is written"),
     ],
 )
-def test_a_changelog_record_that_is_not_written_ends_the_worker_without_a_commit(
+async def test_a_changelog_record_that_is_not_written_ends_the_worker_without_a_commit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception | None, ends: bool
 ) -> None:
-    async def publish() -> None:
-        app, consumer, _ = worker(tmp_path, FullDisk())
-        app.assignor._active_tps = {SUMS}
-        topic = app.tables["sums"].changelog_topic
-        future = topic.as_future_message(key=b"k", value=b"1", partition=0)
-        sent: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        if error is None:
-            sent.set_result(SimpleNamespace(topic_partition=SUMS, offset=3))
-        else:
-            sent.set_exception(error)
+    app, consumer, _ = worker(tmp_path, FullDisk())
+    app.assignor._active_tps = {SUMS}
+    topic = app.tables["sums"].changelog_topic
+    future = topic.as_future_message(key=b"k", value=b"1", partition=0)
+    sent: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    if error is None:
+        sent.set_result(SimpleNamespace(topic_partition=SUMS, offset=3))
+    else:
+        sent.set_exception(error)
 
-        topic._on_published(sent, message=future, producer=None, state=None)
-        await asyncio.sleep(0.1)
+    topic._on_published(sent, message=future, producer=None, state=None)
+    await asyncio.sleep(0.1)
 
-        assert future.done()
-        assert consumer.fence.broken == ends
-        assert app.crashed == ends
-
-    asyncio.run(publish())
+    assert future.done()
+    assert consumer.fence.broken == ends
+    assert app.crashed == ends
     told = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
     assert [text.split(",")[0] for text in told] == (
         ["a record of changelog ks-sums-changelog/0 was not written"] if ends else []
     )
 
 
-def test_outputs_that_are_refused_are_counted_and_told_and_changelog_records_are_not(tmp_path: Path) -> None:
-    async def refuse() -> list[tuple[Trouble, str | None]]:
-        app, consumer, _ = worker(tmp_path, FullDisk())
-        told: list[tuple[Trouble, str | None]] = []
-        guard = StoreGuard(app, consumer.fence, on_breach=lambda: None, tell=lambda *what: told.append(what))
-        guard.outputs_lost("ks-sums-changelog", 0, InvalidTimestampError(), [b"k"])
-        guard.outputs_lost("out", 1, InvalidTimestampError(), [b"k", b"n"])
-        guard.outputs_lost("out", 1, InvalidTimestampError(), [b"k"])
-        return told
-
-    [(trouble, text)] = asyncio.run(refuse())
+async def test_outputs_that_are_refused_are_counted_and_told_and_changelog_records_are_not(tmp_path: Path) -> None:
+    app, consumer, _ = worker(tmp_path, FullDisk())
+    told: list[tuple[Trouble, str | None]] = []
+    guard = StoreGuard(app, consumer.fence, on_breach=lambda: None, tell=lambda *what: told.append(what))
+    guard.outputs_lost("ks-sums-changelog", 0, InvalidTimestampError(), [b"k"])
+    guard.outputs_lost("out", 1, InvalidTimestampError(), [b"k", b"n"])
+    guard.outputs_lost("out", 1, InvalidTimestampError(), [b"k"])
+    [(trouble, text)] = told
     assert trouble is Trouble.OUTPUTS_LOST
     assert str(text).startswith("outputs are lost, 2 until")
     why = "Kafka refuses out/1 (InvalidTimestamp: its time is too far from the broker's), first key b'k'"
     assert str(text).endswith(why)
 
 
-def test_an_output_that_is_refused_is_the_app_s_own_loss(tmp_path: Path) -> None:
-    async def publish() -> None:
-        app, consumer, _ = worker(tmp_path, FullDisk())
-        topic = app.topic("out", value_type=bytes)
-        future = topic.as_future_message(key=b"k", value=b"1", partition=0)
-        sent: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        sent.set_exception(InvalidTimestampError())
+async def test_an_output_that_is_refused_is_the_app_s_own_loss(tmp_path: Path) -> None:
+    app, consumer, _ = worker(tmp_path, FullDisk())
+    topic = app.topic("out", value_type=bytes)
+    future = topic.as_future_message(key=b"k", value=b"1", partition=0)
+    sent: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    sent.set_exception(InvalidTimestampError())
 
-        topic._on_published(sent, message=future, producer=None, state=None)
-        await asyncio.sleep(0.1)
+    topic._on_published(sent, message=future, producer=None, state=None)
+    await asyncio.sleep(0.1)
 
-        assert (consumer.fence.broken, app.crashed) == (False, False)
-
-    asyncio.run(publish())
+    assert (consumer.fence.broken, app.crashed) == (False, False)

@@ -160,7 +160,7 @@ def test_nothing_is_begun_while_the_worker_is_not_ready() -> None:
     assert made.followed == []
 
 
-def test_a_command_waits_for_a_few_key_groups_only() -> None:
+async def test_a_command_waits_for_a_few_key_groups_only() -> None:
     made = Situation(40)
     made.shared.place(*[(OTHER, HERE)] * 39)
     found = []
@@ -171,10 +171,7 @@ def test_a_command_waits_for_a_few_key_groups_only() -> None:
         await made.following.warm([key_group(39)], 1)
         found.extend(made.followed)
 
-    async def both() -> None:
-        await asyncio.gather(made.following.settle(), command())
-
-    asyncio.run(both())
+    await asyncio.gather(made.following.settle(), command())
     assert 39 in found
     assert len(found) <= 2 * WARMED_AT_ONCE
     assert len(made.followed) == 38, "all but the one that is owned and the one that cannot be used"

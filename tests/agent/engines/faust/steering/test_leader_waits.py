@@ -12,21 +12,18 @@ from trimtab_protocol.messages.names import Epoch
 from trimtab_protocol.messages.placement import Placement
 
 
-def test_a_leader_waits_for_the_placement_in_parts_that_a_member_has_read() -> None:
+async def test_a_leader_waits_for_the_placement_in_parts_that_a_member_has_read() -> None:
     worker = Worker()
     told = [member(1), member(3), member(9, sends="it along"), b"not to be understood"]
 
-    async def run() -> None:
-        waiting = asyncio.ensure_future(worker.watcher.before_assignment(told))
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-        worker.shared.offer(replace(PLACED, epoch=Epoch(1, 2), part_size=1))
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-        worker.shared.offer(replace(PLACED, epoch=Epoch(1, 3), part_size=1))
-        await asyncio.wait_for(waiting, 60.0)
-
-    asyncio.run(run())
+    waiting = asyncio.ensure_future(worker.watcher.before_assignment(told))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    worker.shared.offer(replace(PLACED, epoch=Epoch(1, 2), part_size=1))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    worker.shared.offer(replace(PLACED, epoch=Epoch(1, 3), part_size=1))
+    await asyncio.wait_for(waiting, 60.0)
 
 
 def test_it_does_not_wait_for_ever_and_not_at_all_for_what_it_knows() -> None:

@@ -36,16 +36,13 @@ async def burn(seconds: float) -> None:
         pass
 
 
-def test_the_cpu_of_the_thread_is_known_until_it_ends() -> None:
-    async def measure() -> tuple[float | None, float | None, float | None]:
-        side = SideLoop("side")
-        before = side.cpu_s
-        await asyncio.wrap_future(side.submit(burn(0.05)))
-        after = side.cpu_s
-        await side.close()
-        return before, after, side.cpu_s
-
-    before, after, ended = asyncio.run(measure())
+async def test_the_cpu_of_the_thread_is_known_until_it_ends() -> None:
+    side = SideLoop("side")
+    before = side.cpu_s
+    await asyncio.wrap_future(side.submit(burn(0.05)))
+    after = side.cpu_s
+    await side.close()
+    before, after, ended = (before, after, side.cpu_s)
     assert before is not None
     assert after is not None
     assert ended is None

@@ -139,7 +139,7 @@ def test_a_database_that_cannot_be_read_is_none_and_nothing_is_made(tmp_path: Pa
     assert {at: found.path for at, found in databases(tmp_path / "sums-0.db", 1.0).items()} == {0: broken}
 
 
-def test_one_look_follows_many_changes_and_goes_on_while_much_is_unread(
+async def test_one_look_follows_many_changes_and_goes_on_while_much_is_unread(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies_module, "LOOK_AFTER_S", 0.0)
@@ -147,23 +147,20 @@ def test_one_look_follows_many_changes_and_goes_on_while_much_is_unread(
     worker.write(1, 9)
     worker.write(2, 9)
 
-    async def scenario() -> list[int]:
-        worker.copies.changed()
-        worker.copies.changed()
-        counts = []
-        for _ in range(3):
-            await asyncio.sleep(0.01)
-            counts.append(len(worker.begun))
-            while worker.begun:
-                await worker.begun.pop()
-        worker.copies.close()
-        return counts
-
-    assert asyncio.run(scenario()) == [1, 1, 0]
+    worker.copies.changed()
+    worker.copies.changed()
+    counts = []
+    for _ in range(3):
+        await asyncio.sleep(0.01)
+        counts.append(len(worker.begun))
+        while worker.begun:
+            await worker.begun.pop()
+    worker.copies.close()
+    assert counts == [1, 1, 0]
     assert worker.shared.copies == (Copy(SUMS, 1, 10), Copy(SUMS, 2, 10))
 
 
-def test_without_a_change_it_looks_again_and_while_the_broker_is_away(
+async def test_without_a_change_it_looks_again_and_while_the_broker_is_away(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies_module, "LOOK_AGAIN_S", 0.0)
@@ -173,19 +170,16 @@ def test_without_a_change_it_looks_again_and_while_the_broker_is_away(
     async def away(*_: TP) -> dict[TP, int]:
         raise KafkaConnectionError
 
-    async def scenario() -> list[tuple[Copy, ...]]:
-        found = []
-        for _ in range(3):
-            await worker.copies.look()
-            found.append(worker.shared.copies)
-            await asyncio.sleep(0.01)
-            assert len(worker.begun) == 1
-            worker.begun.pop().close()
-            worker.highwaters = away  # type: ignore[method-assign]
-        worker.copies.close()
-        return found
-
-    assert asyncio.run(scenario()) == [(Copy(SUMS, 1, 10),)] * 3, "what it knows stays"
+    found = []
+    for _ in range(3):
+        await worker.copies.look()
+        found.append(worker.shared.copies)
+        await asyncio.sleep(0.01)
+        assert len(worker.begun) == 1
+        worker.begun.pop().close()
+        worker.highwaters = away  # type: ignore[method-assign]
+    worker.copies.close()
+    assert found == [(Copy(SUMS, 1, 10),)] * 3, "what it knows stays"
 
 
 @pytest.mark.parametrize(

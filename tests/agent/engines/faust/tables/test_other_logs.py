@@ -118,24 +118,21 @@ def test_a_database_ahead_of_its_changelog_is_set_aside_and_the_table_restored_f
         store._dbs.pop(0).close()
 
 
-def test_an_open_database_is_set_aside_too(tmp_path: Path) -> None:
+async def test_an_open_database_is_set_aside_too(tmp_path: Path) -> None:
     """The log was cut under a running worker: the next generation notices it."""
     broker = Broker(None)
     store = a_worker(tmp_path, broker)
 
-    async def twice() -> None:
-        await assigned(store)
-        store._dbs[0].put(b"key", b"old")
-        store.set_persisted_offset(LOG, OFFSET)
-        broker.end = 5
-        await assigned(store)
-
-    asyncio.run(twice())
+    await assigned(store)
+    store._dbs[0].put(b"key", b"old")
+    store.set_persisted_offset(LOG, OFFSET)
+    broker.end = 5
+    await assigned(store)
     assert (store.persisted_offset(LOG), store._dbs[0].get(b"key")) == (None, None)
     store._dbs.pop(0).close()
 
 
-def test_an_owner_that_writes_where_it_has_written_already_asks_for_a_rebalance_and_restores(
+async def test_an_owner_that_writes_where_it_has_written_already_asks_for_a_rebalance_and_restores(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log was cut under an idle worker; it is longer again when the next generation begins."""
@@ -159,38 +156,32 @@ def test_an_owner_that_writes_where_it_has_written_already_asks_for_a_rebalance_
         table.changelog_topic._on_published(sent, message=None)
         await asyncio.sleep(0)
 
-    async def story() -> None:
-        app.add_future = asyncio.ensure_future
-        await assigned(store)
-        for offset in (OFFSET - 1, OFFSET):
-            await write(offset)
-        assert rejoins == []
-        await write(3)
-        await write(4)
-        assert (rejoins, store.persisted_offset(LOG)) == (["rejoin"], OFFSET)
-        broker.end = OFFSET + 5
-        await assigned(store)
-        assert store.persisted_offset(LOG) is None
-        await write(OFFSET + 5)
-        broker.end = OFFSET + 6
-        await assigned(store)
-
-    asyncio.run(story())
+    app.add_future = asyncio.ensure_future
+    await assigned(store)
+    for offset in (OFFSET - 1, OFFSET):
+        await write(offset)
+    assert rejoins == []
+    await write(3)
+    await write(4)
+    assert (rejoins, store.persisted_offset(LOG)) == (["rejoin"], OFFSET)
+    broker.end = OFFSET + 5
+    await assigned(store)
+    assert store.persisted_offset(LOG) is None
+    await write(OFFSET + 5)
+    broker.end = OFFSET + 6
+    await assigned(store)
     assert (rejoins, store.persisted_offset(LOG)) == (["rejoin"], OFFSET + 5)
     assert "the changelog ks-sums-changelog/0 ends at 3, this worker had written up to 7" in caplog.text
     store._dbs.pop(0).close()
 
 
-def test_a_new_disk_and_an_open_database_are_not_asked_about(tmp_path: Path) -> None:
+async def test_a_new_disk_and_an_open_database_are_not_asked_about(tmp_path: Path) -> None:
     broker = Broker(0)
     store = a_worker(tmp_path, broker)
 
-    async def twice() -> None:
-        await assigned(store)
-        store.set_persisted_offset(LOG, OFFSET)
-        await assigned(store)
-
-    asyncio.run(twice())
+    await assigned(store)
+    store.set_persisted_offset(LOG, OFFSET)
+    await assigned(store)
 
     assert broker.asked == []
     assert store.persisted_offset(LOG) == OFFSET

@@ -1,10 +1,9 @@
 """Each window is closed once, by the owner of its partition: real tables with RocksDB, records by hand, no broker."""
 
 import asyncio
-import functools
 import operator
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,14 +29,6 @@ SIZE_S, EXPIRES_S = 10.0, 60.0
 PAST = NOW - 86_400.0
 LOG, SOURCE = "ks-sums-changelog", "events"
 SUMS = OperatorId("sums")
-
-
-def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*fixtures: Any, **given: Any) -> None:
-        asyncio.run(test(*fixtures, **given))
-
-    return run
 
 
 class Page(faust.Record):
@@ -144,7 +135,6 @@ class Worker:
         return sum(len(list(store._visible_keys(store._dbs[p]))) for p in partitions)
 
 
-@in_a_loop
 async def test_windows_of_one_key_in_two_partitions_are_closed_each_by_itself(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0, 1)
     for partition, times in ((0, 2), (1, 3)):
@@ -165,7 +155,6 @@ async def test_windows_of_one_key_in_two_partitions_are_closed_each_by_itself(tm
     assert worker.closed[2:] == [("k", NOW + SIZE_S, 5)]
 
 
-@in_a_loop
 async def test_hopping_windows_are_closed_each_once(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a", step_s=5.0).own(0)
     for second in range(20):
@@ -183,7 +172,6 @@ async def test_hopping_windows_are_closed_each_once(tmp_path: Path, clock: Any) 
     ]
 
 
-@in_a_loop
 async def test_windows_that_are_taken_over_are_closed_however_old_they_are(tmp_path: Path, clock: Any) -> None:
     """After a backfill that moved, rows that looked closed long ago stayed for ever."""
     source, target = Worker(tmp_path, "a").own(0), Worker(tmp_path, "b")
@@ -207,7 +195,6 @@ async def test_windows_that_are_taken_over_are_closed_however_old_they_are(tmp_p
     assert source.rows(0) == 0, "a standby's rows go by the changelog"
 
 
-@in_a_loop
 async def test_what_returns_is_closed_where_it_is_and_only_if_it_is_open(tmp_path: Path, clock: Any) -> None:
     """There and back between two looks: the first owner's memory is out of date."""
     first, second = Worker(tmp_path, "a").own(0), Worker(tmp_path, "b")
@@ -232,7 +219,6 @@ async def test_what_returns_is_closed_where_it_is_and_only_if_it_is_open(tmp_pat
     assert sorted(key for key, *_ in first.closed) == ["newer", "newest"]
 
 
-@in_a_loop
 async def test_a_backfill_closes_a_window_when_its_own_time_has_passed(tmp_path: Path, clock: Any) -> None:
     """By the clock everything has expired: each look would close a part of each window."""
     worker = Worker(tmp_path, "a").own(0)
@@ -249,7 +235,6 @@ async def test_a_backfill_closes_a_window_when_its_own_time_has_passed(tmp_path:
     assert worker.rows(0) == 0
 
 
-@in_a_loop
 async def test_no_pause_of_the_worker_ends_a_backfill(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0)
     worker.event(0, "k", PAST)
@@ -266,7 +251,6 @@ async def test_no_pause_of_the_worker_ends_a_backfill(tmp_path: Path, clock: Any
     assert worker.closed == [("k", PAST, 1)]
 
 
-@in_a_loop
 async def test_windows_wait_for_events_that_wait(tmp_path: Path, clock: Any) -> None:
     """A worker that is behind, and stands still for a moment, has not seen the end of a window."""
     worker = Worker(tmp_path, "a").own(0)
@@ -283,7 +267,6 @@ async def test_windows_wait_for_events_that_wait(tmp_path: Path, clock: Any) -> 
     assert worker.closed == [("k", PAST, 1)]
 
 
-@in_a_loop
 async def test_a_late_event_does_not_close_a_window_twice(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0)
     worker.event(0, "k", NOW)
@@ -297,7 +280,6 @@ async def test_a_late_event_does_not_close_a_window_twice(tmp_path: Path, clock:
     assert worker.rows(0) == 1
 
 
-@in_a_loop
 async def test_what_the_app_deletes_is_not_closed(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0)
     worker.event(0, "k", NOW)
@@ -307,7 +289,6 @@ async def test_what_the_app_deletes_is_not_closed(tmp_path: Path, clock: Any) ->
     assert worker.closed == []
 
 
-@in_a_loop
 async def test_a_hand_over_waits_until_a_window_is_closed_and_its_row_is_deleted(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0, 1)
     for partition in (0, 1):
@@ -333,7 +314,6 @@ async def test_a_hand_over_waits_until_a_window_is_closed_and_its_row_is_deleted
     assert len(worker.closed) == 2
 
 
-@in_a_loop
 async def test_who_was_too_slow_leaves_the_window_to_the_next_owner(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0)
     worker.event(0, "k", NOW)
@@ -350,7 +330,6 @@ async def test_who_was_too_slow_leaves_the_window_to_the_next_owner(tmp_path: Pa
 
 
 @pytest.mark.parametrize("why", ["fenced", "not open", "not owned"])
-@in_a_loop
 async def test_who_may_not_write_closes_nothing(why: str, tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0)
     worker.event(0, "k", NOW)
@@ -365,7 +344,6 @@ async def test_who_may_not_write_closes_nothing(why: str, tmp_path: Path, clock:
     assert (worker.closed, worker.rows(0)) == ([], 1)
 
 
-@in_a_loop
 async def test_an_error_of_the_app_closes_one_window_only(
     tmp_path: Path, clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -397,7 +375,6 @@ async def test_an_error_of_the_app_closes_one_window_only(
         (None, ("a", ("b", 1))),
     ],
 )
-@in_a_loop
 async def test_the_next_owner_gets_the_key_as_the_app_wrote_it(
     key_type: Any, key: Any, tmp_path: Path, clock: Any
 ) -> None:
@@ -411,7 +388,6 @@ async def test_the_next_owner_gets_the_key_as_the_app_wrote_it(
     assert target.rows(0) == 0
 
 
-@in_a_loop
 async def test_faust_can_restore_windows_with_keys_of_any_type(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a", key_type=int).own(0)
     worker.event(0, 7, NOW)
@@ -421,7 +397,6 @@ async def test_faust_can_restore_windows_with_keys_of_any_type(tmp_path: Path, c
     assert (await changelog.decode(record)).key == record.key
 
 
-@in_a_loop
 async def test_the_time_of_the_stream_moves_with_the_partition(tmp_path: Path, clock: Any) -> None:
     """`now()` is asked before the first look of the new owner."""
     source, target = Worker(tmp_path, "a").own(0), Worker(tmp_path, "b")
@@ -438,7 +413,6 @@ async def test_the_time_of_the_stream_moves_with_the_partition(tmp_path: Path, c
     assert target.during(0, NOW, lambda: target.sums["k"].current()) == 2
 
 
-@in_a_loop
 async def test_an_event_reads_and_deletes_in_its_own_partition(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0, 1)
     for partition, times in ((0, 2), (1, 3)):
@@ -460,7 +434,6 @@ async def test_an_event_reads_and_deletes_in_its_own_partition(tmp_path: Path, c
     assert worker.during(1, NOW, lambda: worker.sums["k"].current()) == 3
 
 
-@in_a_loop
 async def test_who_goes_through_a_table_gets_what_is_here_while_key_groups_come_and_go(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -477,7 +450,6 @@ async def test_who_goes_through_a_table_gets_what_is_here_while_key_groups_come_
     assert len(worker.table) == 2
 
 
-@in_a_loop
 async def test_outside_of_an_event_only_active_partitions_answer(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0, 1)
     for partition, times in ((0, 2), (1, 3)):
@@ -496,7 +468,6 @@ async def test_outside_of_an_event_only_active_partitions_answer(tmp_path: Path,
     assert worker.table[gone] == 1
 
 
-@in_a_loop
 async def test_a_page_in_a_thread_of_its_own_is_answered_while_a_window_of_another_partition_is_closed(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -511,7 +482,6 @@ async def test_a_page_in_a_thread_of_its_own_is_answered_while_a_window_of_anoth
         assert worker.table[key] == 0
 
 
-@in_a_loop
 async def test_a_page_in_a_thread_of_its_own_is_answered_while_databases_are_opened(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0, 1)
     worker.event(1, "k", NOW)

@@ -105,18 +105,15 @@ def test_fetches_are_watched(consumer: Consumer, said: list[str], caplog: pytest
     assert reported is None if not said else reported is not None and reported.startswith("inputs ")
 
 
-def test_the_same_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def fetch_twice() -> None:
-        consumer = Consumer({ORDERS})
-        LostInputs(consumer, lambda _: True, Troubles().tell)
-        for offset in (10, 10, 12):
-            assignment = Assignment({ORDERS})
-            assignment.state_value(ORDERS).seek(offset)
-            request = SimpleNamespace(topics=[("orders", [(3, offset, 1000)])])
-            await consumer._fetcher._proc_fetch_request(assignment, 1, request)
-            await asyncio.sleep(0.01)
-
-    asyncio.run(fetch_twice())
+async def test_the_same_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    consumer = Consumer({ORDERS})
+    LostInputs(consumer, lambda _: True, Troubles().tell)
+    for offset in (10, 10, 12):
+        assignment = Assignment({ORDERS})
+        assignment.state_value(ORDERS).seek(offset)
+        request = SimpleNamespace(topics=[("orders", [(3, offset, 1000)])])
+        await consumer._fetcher._proc_fetch_request(assignment, 1, request)
+        await asyncio.sleep(0.01)
 
     assert [record.getMessage().split(":")[0] for record in caplog.records] == [
         "up to 20 inputs are lost",
@@ -124,13 +121,10 @@ def test_the_same_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_a_fetch_that_waits_for_the_broker_ends_with_the_worker() -> None:
-    async def end() -> bool:
-        fetcher = SimpleNamespace(_proc_fetch_request=lambda *_: asyncio.sleep(3600.0))
-        LostInputs(SimpleNamespace(_fetcher=fetcher), lambda _: True, Troubles().tell)
-        fetch = asyncio.ensure_future(fetcher._proc_fetch_request(Assignment({ORDERS}), 1, None))
-        await asyncio.sleep(0)
-        fetch.cancel()
-        return await fetch  # as aiokafka does when it closes
-
-    assert asyncio.run(end()) is False
+async def test_a_fetch_that_waits_for_the_broker_ends_with_the_worker() -> None:
+    fetcher = SimpleNamespace(_proc_fetch_request=lambda *_: asyncio.sleep(3600.0))
+    LostInputs(SimpleNamespace(_fetcher=fetcher), lambda _: True, Troubles().tell)
+    fetch = asyncio.ensure_future(fetcher._proc_fetch_request(Assignment({ORDERS}), 1, None))
+    await asyncio.sleep(0)
+    fetch.cancel()
+    assert await fetch is False  # as aiokafka does when it closes

@@ -44,49 +44,43 @@ def test_it_asks_until_all_are_known_and_not_at_all_when_they_are() -> None:
     assert client.updates == 3
 
 
-def test_what_is_not_there_is_waited_for_once_and_found_later(caplog: pytest.LogCaptureFixture) -> None:
-    async def wait() -> None:
-        client = Client({"old": 0, "late": 40})
-        topics = TopicMetadata(client)
+async def test_what_is_not_there_is_waited_for_once_and_found_later(caplog: pytest.LogCaptureFixture) -> None:
+    client = Client({"old": 0, "late": 40})
+    topics = TopicMetadata(client)
 
-        assert await topics.wait_for(["old", "late"], 0.01) == {"late"}
-        before = client.updates
-        assert before < 40
-        assert await topics.wait_for(["old", "late"], 1000.0) == {"late"}, "it is looked for in the background"
-        while client.updates < 40:
-            await asyncio.sleep(0.001)
-        assert await topics.wait_for(["old", "late"], 1000.0) == frozenset()
-        topics.stop()
-
-    asyncio.run(wait())
+    assert await topics.wait_for(["old", "late"], 0.01) == {"late"}
+    before = client.updates
+    assert before < 40
+    assert await topics.wait_for(["old", "late"], 1000.0) == {"late"}, "it is looked for in the background"
+    while client.updates < 40:
+        await asyncio.sleep(0.001)
+    assert await topics.wait_for(["old", "late"], 1000.0) == frozenset()
+    topics.stop()
     assert caplog.text.count("['late']") == 1
 
 
 @pytest.mark.parametrize("is_made", [True, False])
-def test_what_was_there_before_is_made_again_and_waited_for_once_more(*, is_made: bool) -> None:
+async def test_what_was_there_before_is_made_again_and_waited_for_once_more(*, is_made: bool) -> None:
     gone: list[str] = []
 
-    async def wait() -> None:
-        client = Client({"kept": 0, "deleted": 0})
+    client = Client({"kept": 0, "deleted": 0})
 
-        def make_again(topic: str) -> bool:
-            gone.append(topic)
-            if is_made:
-                client.known_after[topic] = client.updates + 2
-            return is_made
+    def make_again(topic: str) -> bool:
+        gone.append(topic)
+        if is_made:
+            client.known_after[topic] = client.updates + 2
+        return is_made
 
-        topics = TopicMetadata(client, make_again)
-        assert await topics.wait_for(["kept", "deleted", "never there"], 0.01) == {"never there"}
-        client.known_after["deleted"] = 10_000
-        missing = await topics.wait_for(["kept", "deleted", "never there"], 0.01)
-        assert missing == ({"never there"} if is_made else {"deleted", "never there"})
-        topics.stop()
-
-    asyncio.run(wait())
+    topics = TopicMetadata(client, make_again)
+    assert await topics.wait_for(["kept", "deleted", "never there"], 0.01) == {"never there"}
+    client.known_after["deleted"] = 10_000
+    missing = await topics.wait_for(["kept", "deleted", "never there"], 0.01)
+    assert missing == ({"never there"} if is_made else {"deleted", "never there"})
+    topics.stop()
     assert gone == ["deleted"]
 
 
-def test_a_topic_that_nobody_creates_is_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_topic_that_nobody_creates_is_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each question is an error in the worker's log (aiokafka's)."""
     monkeypatch.undo()
     now = 0.0
@@ -99,16 +93,13 @@ def test_a_topic_that_nobody_creates_is_asked_for_less_and_less_often(monkeypatc
     monkeypatch.setattr(metadata, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(metadata, "asyncio", SimpleNamespace(sleep=sleep, ensure_future=asyncio.ensure_future))
 
-    async def wait() -> None:
-        client = Client({})
-        topics = TopicMetadata(client)
+    client = Client({})
+    topics = TopicMetadata(client)
 
-        assert await topics.wait_for(["missing"], 30.0) == {"missing"}
-        assert now == pytest.approx(30.0)
-        assert client.updates < 40
-        while now < 3630.0:
-            await asyncio.sleep(0)
-        assert client.updates < 40 + 130, "in an hour"
-        topics.stop()
-
-    asyncio.run(wait())
+    assert await topics.wait_for(["missing"], 30.0) == {"missing"}
+    assert now == pytest.approx(30.0)
+    assert client.updates < 40
+    while now < 3630.0:
+        await asyncio.sleep(0)
+    assert client.updates < 40 + 130, "in an hour"
+    topics.stop()

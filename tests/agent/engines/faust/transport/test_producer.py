@@ -47,38 +47,32 @@ def made() -> SteeredProducer:
     return producer
 
 
-def test_a_flush_waits_for_all_before_it_also_slow_ones_and_for_nothing_after() -> None:
+async def test_a_flush_waits_for_all_before_it_also_slow_ones_and_for_nothing_after() -> None:
     story: list[str] = []
 
-    async def flush() -> None:
-        producer = made()
-        await producer.buffer.start()
-        try:
-            producer.buffer.put(Pending(story, "first", 0.25))  # stock Faust gives up after 0.1 s
-            producer.buffer.put(Pending(story, "second", 0.0))
-            flushing = asyncio.create_task(producer.flush())
-            await asyncio.sleep(0)
-            producer.buffer.put(Pending(story, "later", 10.0))
-            await asyncio.wait_for(flushing, 60.0)
-            story.append("flushed")
-        finally:
-            producer.buffer._stopped.set()
-
-    asyncio.run(flush())
+    producer = made()
+    await producer.buffer.start()
+    try:
+        producer.buffer.put(Pending(story, "first", 0.25))  # stock Faust gives up after 0.1 s
+        producer.buffer.put(Pending(story, "second", 0.0))
+        flushing = asyncio.create_task(producer.flush())
+        await asyncio.sleep(0)
+        producer.buffer.put(Pending(story, "later", 10.0))
+        await asyncio.wait_for(flushing, 60.0)
+        story.append("flushed")
+    finally:
+        producer.buffer._stopped.set()
     assert [line for line in story if not line.startswith("later")] == [
         *("first begun", "first published", "second begun", "second published", "flushed"),
     ]
 
 
-def test_a_stopped_buffer_holds_up_no_flush() -> None:
-    async def flush() -> None:
-        producer = made()
-        await producer.buffer.start()
-        producer.buffer._stopped.set()
-        producer.buffer.put(Pending([], "never", 0.0))
-        await asyncio.wait_for(producer.flush(), 60.0)
-
-    asyncio.run(flush())
+async def test_a_stopped_buffer_holds_up_no_flush() -> None:
+    producer = made()
+    await producer.buffer.start()
+    producer.buffer._stopped.set()
+    producer.buffer.put(Pending([], "never", 0.0))
+    await asyncio.wait_for(producer.flush(), 60.0)
 
 
 def test_a_buffer_that_was_never_started_holds_up_no_end() -> None:
@@ -87,18 +81,15 @@ def test_a_buffer_that_was_never_started_holds_up_no_end() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_flushing_an_idle_buffer_ends(times: int) -> None:
-    async def flush() -> None:
-        producer = made()
-        await producer.buffer.start()
-        try:
-            for _ in range(times):
-                await asyncio.wait_for(producer.flush(), 60.0)
-        finally:
-            producer.buffer._stopped.set()
-        assert producer.buffer.size == 0
-
-    asyncio.run(flush())
+async def test_flushing_an_idle_buffer_ends(times: int) -> None:
+    producer = made()
+    await producer.buffer.start()
+    try:
+        for _ in range(times):
+            await asyncio.wait_for(producer.flush(), 60.0)
+    finally:
+        producer.buffer._stopped.set()
+    assert producer.buffer.size == 0
 
 
 class Unsendable:
@@ -117,18 +108,15 @@ class Unsendable:
         raise ProducerSendError("too large")
 
 
-def test_nothing_is_committed_once_a_message_cannot_be_sent(
+async def test_nothing_is_committed_once_a_message_cannot_be_sent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("trimtab_agent.engines.faust.safety.fence.end_process_after", lambda _: None)
 
-    async def send() -> None:
-        producer = made()
-        with pytest.raises(ProducerSendError):
-            await producer.buffer._send_pending(Unsendable())
-        assert producer.transport.fence.broken
-
-    asyncio.run(send())
+    producer = made()
+    with pytest.raises(ProducerSendError):
+        await producer.buffer._send_pending(Unsendable())
+    assert producer.transport.fence.broken
     assert "a record of out with 13 bytes cannot be sent, this worker ends: too large" in caplog.text
 
 
@@ -156,22 +144,10 @@ def batch(first: int) -> bytes:
         pytest.param([(NOT_LEADER, DONE), (DONE, DONE), (TOO_LARGE, DONE)], (3, 11), 0, id="written, then refused"),
     ],
 )
-def test_a_refused_batch_does_not_make_the_broker_refuse_all_that_follow(
+async def test_a_refused_batch_does_not_make_the_broker_refuse_all_that_follow(
     monkeypatch: pytest.MonkeyPatch, answers: list[tuple[int, int]], following: tuple[int, int], fatal: int
 ) -> None:
     ends: list[Exception] = []
-
-    async def send() -> tuple[int, int]:
-        producer = FencedProducer(
-            Fence(10.0), ends.append, print, bootstrap_servers="127.0.0.1:1", enable_idempotence=True
-        )
-        manager = producer._txn_manager
-        manager._sequence_numbers.update({OUT: 5, OTHER: 11})  # counted when the batches were taken from the queue
-        request = ProduceRequest(None, -1, 1000, [("out", [(0, batch(3)), (1, batch(9))])])
-        for _ in range(len(answers)):
-            await producer.client.send(1, request)
-        await producer.stop()
-        return manager.sequence_number(OUT), manager.sequence_number(OTHER)
 
     left = list(answers)
 
@@ -180,7 +156,14 @@ def test_a_refused_batch_does_not_make_the_broker_refuse_all_that_follow(
         return SimpleNamespace(topics=[("out", rows)])
 
     monkeypatch.setattr(aiokafka.client.AIOKafkaClient, "send", answer)
-    assert asyncio.run(send()) == following
+    producer = FencedProducer(Fence(10.0), ends.append, print, bootstrap_servers="127.0.0.1:1", enable_idempotence=True)
+    manager = producer._txn_manager
+    manager._sequence_numbers.update({OUT: 5, OTHER: 11})  # counted when the batches were taken from the queue
+    request = ProduceRequest(None, -1, 1000, [("out", [(0, batch(3)), (1, batch(9))])])
+    for _ in range(len(answers)):
+        await producer.client.send(1, request)
+    await producer.stop()
+    assert (manager.sequence_number(OUT), manager.sequence_number(OTHER)) == following
     assert len(ends) == fatal
 
 
@@ -194,140 +177,129 @@ def metadata(*topics: str, leader: int = 1) -> SimpleNamespace:
     return SimpleNamespace(API_VERSION=1, brokers=[(1, "127.0.0.1", 1, None)], controller_id=1, topics=rows)
 
 
-def test_a_new_topic_makes_the_producer_forget_no_leader_of_those_that_it_writes_to(
+async def test_a_new_topic_makes_the_producer_forget_no_leader_of_those_that_it_writes_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def write() -> list[int | None]:
-        producer = FencedProducer(Fence(10.0), lambda _: None, print, bootstrap_servers="127.0.0.1:1")
-        client = producer.client
-        client.cluster.update_metadata(metadata(*TOLD_AT_START))  # a client asks for all topics when it starts
+    producer = FencedProducer(Fence(10.0), lambda _: None, print, bootstrap_servers="127.0.0.1:1")
+    client = producer.client
+    client.cluster.update_metadata(metadata(*TOLD_AT_START))  # a client asks for all topics when it starts
 
-        async def asked(cluster: Any, topics: set[str]) -> bool:
-            cluster.update_metadata(metadata(*topics))
-            return True
+    async def asked(cluster: Any, topics: set[str]) -> bool:
+        cluster.update_metadata(metadata(*topics))
+        return True
 
-        monkeypatch.setattr(client, "_metadata_update", asked)
-        following = asyncio.create_task(client._md_synchronizer())
-        try:
-            for topic in ("out", MADE_LATER):
-                await asyncio.wait_for(client._wait_on_metadata(topic), 60.0)
-        finally:
-            following.cancel()
-        return [client.cluster.leader_for_partition(TopicPartition(topic, 0)) for topic in ("out", MADE_LATER)]
-
-    assert asyncio.run(write()) == [1, 1]
+    monkeypatch.setattr(client, "_metadata_update", asked)
+    following = asyncio.create_task(client._md_synchronizer())
+    try:
+        for topic in ("out", MADE_LATER):
+            await asyncio.wait_for(client._wait_on_metadata(topic), 60.0)
+    finally:
+        following.cancel()
+    assert [client.cluster.leader_for_partition(TopicPartition(topic, 0)) for topic in ("out", MADE_LATER)] == [1, 1]
 
 
 @pytest.mark.parametrize("kind", ["an output", "a changelog"])
-def test_what_waits_for_a_deleted_topic_is_given_up_unless_it_is_state(
+async def test_what_waits_for_a_deleted_topic_is_given_up_unless_it_is_state(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flush waits for it, and so do all commits, rebalances and hand-overs."""
     monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 0.01)
 
-    async def write() -> tuple[list[Any], bool, list[str]]:
-        told: list[Any] = []
-        made_again: list[str] = []
-        lost, is_output = lambda *row: told.append(row), lambda _: kind == "an output"
-        producer = FencedProducer(
-            Fence(10.0), lambda _: None, lost, is_output, made_again.append, bootstrap_servers="127.0.0.1:1"
-        )
-        tp, accumulator = TopicPartition("out", 0), producer._message_accumulator
-        producer.client.cluster.update_metadata(metadata("out"))
-        sent = await accumulator.add_message(tp, b"k", b"v", 1200.0)
-        await asyncio.sleep(0.05)
-        for known in ("other", "out", "other"):  # a broker that has just started does not know the topic yet
-            producer.client.cluster.update_metadata(metadata(known))
-            accumulator.drain_by_nodes({1})
-            assert not sent.done()
-        await asyncio.sleep(0.05)
-        for _ in range(2):  # it expires, and is dropped
-            accumulator.drain_by_nodes({1})
-        if sent.done():
-            sent.exception()
-        return [row[:2] for row in told], sent.done(), made_again
+    told: list[Any] = []
+    made_again: list[str] = []
+    lost, is_output = lambda *row: told.append(row), lambda _: kind == "an output"
+    producer = FencedProducer(
+        Fence(10.0), lambda _: None, lost, is_output, made_again.append, bootstrap_servers="127.0.0.1:1"
+    )
+    tp, accumulator = TopicPartition("out", 0), producer._message_accumulator
+    producer.client.cluster.update_metadata(metadata("out"))
+    sent = await accumulator.add_message(tp, b"k", b"v", 1200.0)
+    await asyncio.sleep(0.05)
+    for known in ("other", "out", "other"):  # a broker that has just started does not know the topic yet
+        producer.client.cluster.update_metadata(metadata(known))
+        accumulator.drain_by_nodes({1})
+        assert not sent.done()
+    await asyncio.sleep(0.05)
+    for _ in range(2):  # it expires, and is dropped
+        accumulator.drain_by_nodes({1})
+    if sent.done():
+        sent.exception()
+    assert ([row[:2] for row in told], sent.done(), made_again) == (
+        ([("out", 0)], True, []) if kind == "an output" else ([], False, ["out"])
+    )
 
-    assert asyncio.run(write()) == (([("out", 0)], True, []) if kind == "an output" else ([], False, ["out"]))
 
-
-def test_a_changelog_that_is_gone_is_made_again_while_its_records_wait_or_are_dropped_at_a_rebalance(
+async def test_a_changelog_that_is_gone_is_made_again_while_its_records_wait_or_are_dropped_at_a_rebalance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 0.3)
 
-    async def send() -> list[str]:
-        made_again: list[str] = []
-        steered = made()
-        await steered.buffer.start()
-        steered._producer = producer = FencedProducer(
-            steered.transport.fence,
-            print,
-            print,
-            on_changelog_gone=made_again.append,
-            bootstrap_servers="127.0.0.1:1",
-        )
-        client = producer.client
+    made_again: list[str] = []
+    steered = made()
+    await steered.buffer.start()
+    steered._producer = producer = FencedProducer(
+        steered.transport.fence,
+        print,
+        print,
+        on_changelog_gone=made_again.append,
+        bootstrap_servers="127.0.0.1:1",
+    )
+    client = producer.client
 
-        async def asked(cluster: Any, topics: set[str]) -> bool:
-            cluster.update_metadata(metadata("other"))
-            return True
+    async def asked(cluster: Any, topics: set[str]) -> bool:
+        cluster.update_metadata(metadata("other"))
+        return True
 
-        monkeypatch.setattr(client, "_metadata_update", asked)
-        following = asyncio.create_task(client._md_synchronizer())
-        waiting = asyncio.create_task(client._wait_on_metadata("log"))
-        try:
-            while not made_again:
-                await asyncio.sleep(0.01)
-            assert not waiting.done()
-            assert producer.without_leader() == ["log"]
-            producer.drop_what_waits()
-            with pytest.raises(WorkerFenced, match="log is not there"):
-                await asyncio.wait_for(waiting, 60.0)
-            assert producer.without_leader() == []
-        finally:
-            following.cancel()
-            steered.buffer._stopped.set()
-        return made_again
-
-    assert asyncio.run(send()) == ["log"]
+    monkeypatch.setattr(client, "_metadata_update", asked)
+    following = asyncio.create_task(client._md_synchronizer())
+    waiting = asyncio.create_task(client._wait_on_metadata("log"))
+    try:
+        while not made_again:
+            await asyncio.sleep(0.01)
+        assert not waiting.done()
+        assert producer.without_leader() == ["log"]
+        producer.drop_what_waits()
+        with pytest.raises(WorkerFenced, match="log is not there"):
+            await asyncio.wait_for(waiting, 60.0)
+        assert producer.without_leader() == []
+    finally:
+        following.cancel()
+        steered.buffer._stopped.set()
+    assert made_again == ["log"]
 
 
-def test_while_all_partitions_have_leaders_nothing_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def write() -> list[bool]:
-        producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
-        accumulator, looked = producer._message_accumulator, list[bool]()
-        monkeypatch.setattr(producer, "_give_up", lambda: looked.append(True))
-        await accumulator.add_message(TopicPartition("out", 0), b"k", b"v", 1200.0)
-        found = []
-        for known in ("out", "other"):
-            producer.client.cluster.update_metadata(metadata(known))
-            accumulator.drain_by_nodes({1})
-            found.append(bool(looked))
-        return found
-
-    assert asyncio.run(write()) == [False, True]
+async def test_while_all_partitions_have_leaders_nothing_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
+    accumulator, looked = producer._message_accumulator, list[bool]()
+    monkeypatch.setattr(producer, "_give_up", lambda: looked.append(True))
+    await accumulator.add_message(TopicPartition("out", 0), b"k", b"v", 1200.0)
+    found = []
+    for known in ("out", "other"):
+        producer.client.cluster.update_metadata(metadata(known))
+        accumulator.drain_by_nodes({1})
+        found.append(bool(looked))
+    assert found == [False, True]
 
 
-def test_a_topic_that_the_app_may_not_write_is_no_topic_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def send() -> None:
-        producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
-        client = producer.client
+async def test_a_topic_that_the_app_may_not_write_is_no_topic_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
+    client = producer.client
 
-        async def asked(cluster: Any, topics: set[str]) -> bool:
-            await asyncio.sleep(0.3)  # a slow broker: longer than between two looks
-            cluster.update_metadata(metadata("other"))
-            cluster.unauthorized_topics.add("out")
-            return True
+    async def asked(cluster: Any, topics: set[str]) -> bool:
+        await asyncio.sleep(0.3)  # a slow broker: longer than between two looks
+        cluster.update_metadata(metadata("other"))
+        cluster.unauthorized_topics.add("out")
+        return True
 
-        monkeypatch.setattr(client, "_metadata_update", asked)
-        following = asyncio.create_task(client._md_synchronizer())
-        try:
-            with pytest.raises(TopicAuthorizationFailedError):
-                await asyncio.wait_for(client._wait_on_metadata("out"), 10.0)
-        finally:
-            following.cancel()
-
-    asyncio.run(send())
+    monkeypatch.setattr(client, "_metadata_update", asked)
+    following = asyncio.create_task(client._md_synchronizer())
+    try:
+        with pytest.raises(TopicAuthorizationFailedError):
+            await asyncio.wait_for(client._wait_on_metadata("out"), 10.0)
+    finally:
+        following.cancel()
 
 
 @pytest.mark.parametrize(
@@ -339,7 +311,7 @@ def test_a_topic_that_the_app_may_not_write_is_no_topic_that_is_not_there(monkey
         (True, None, False),
     ],
 )
-def test_a_changelog_is_made_as_at_the_start_of_a_worker_and_told_by_name(
+async def test_a_changelog_is_made_as_at_the_start_of_a_worker_and_told_by_name(
     refused: KafkaError | None,
     *,
     known: bool,
@@ -356,22 +328,19 @@ def test_a_changelog_is_made_as_at_the_start_of_a_worker_and_told_by_name(
         if refused is not None:
             raise refused
 
-    async def make() -> None:
-        producer = made()
-        app = producer.transport.app
-        table = app.Table("sums", partitions=7)
-        name = table.changelog_topic_name
-        app.tables._changelogs[name] = table
-        producer.transport.watcher = SimpleNamespace(tell=lambda *what: told.append(what))
-        monkeypatch.setattr(producer, "create_topic", create)
-        cluster = SimpleNamespace(topics=lambda: {"other"} | ({name} if known else set()))
-        client = SimpleNamespace(cluster=cluster, force_metadata_update=lambda: asyncio.sleep(0))
-        producer._producer = SimpleNamespace(client=client)  # type: ignore[assignment]
-        app.add_future = asyncio.ensure_future
-        producer.make_again(name)
-        await asyncio.sleep(0.01)
-
-    asyncio.run(make())
+    producer = made()
+    app = producer.transport.app
+    table = app.Table("sums", partitions=7)
+    name = table.changelog_topic_name
+    app.tables._changelogs[name] = table
+    producer.transport.watcher = SimpleNamespace(tell=lambda *what: told.append(what))
+    monkeypatch.setattr(producer, "create_topic", create)
+    cluster = SimpleNamespace(topics=lambda: {"other"} | ({name} if known else set()))
+    client = SimpleNamespace(cluster=cluster, force_metadata_update=lambda: asyncio.sleep(0))
+    producer._producer = SimpleNamespace(client=client)  # type: ignore[assignment]
+    app.add_future = asyncio.ensure_future
+    producer.make_again(name)
+    await asyncio.sleep(0.01)
     made_of = [(found["topic"], found["partitions"], found["compacting"]) for found in asked]
     assert made_of == [("ks-sums-changelog", 7, True)] * (not known)
     cannot = isinstance(refused, TopicAuthorizationFailedError)
@@ -380,26 +349,25 @@ def test_a_changelog_is_made_as_at_the_start_of_a_worker_and_told_by_name(
     assert all("the changelog ks-sums-changelog was deleted" in text for _, text in told)
 
 
-def test_a_worker_that_rejoins_does_not_wait_for_the_leaders_of_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_rejoins_does_not_wait_for_the_leaders_of_what_it_drops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Stopped(FencedProducer):
         async def start(self) -> None: ...
 
         async def stop(self) -> None:
             await self._message_accumulator.flush()  # as it does while its sender runs
 
-    async def rejoin() -> BaseException | None:
-        producer = made()
-        renewed = [Stopped(Fence(10.0), print, print, bootstrap_servers="127.0.0.1:1") for _ in range(2)]
-        monkeypatch.setattr(producer, "_new_producer", renewed.pop)
-        producer._producer = old = renewed.pop()
-        old.condemned = True
-        sent = await old._message_accumulator.add_message(TopicPartition("no leader", 0), b"k", b"v", 1200.0)
-        await asyncio.wait_for(producer.renew_if_condemned(), 60.0)
-        assert producer._producer is not old
-        error: BaseException | None = sent.exception()
-        return error
-
-    assert isinstance(asyncio.run(rejoin()), WorkerFenced)
+    producer = made()
+    renewed = [Stopped(Fence(10.0), print, print, bootstrap_servers="127.0.0.1:1") for _ in range(2)]
+    monkeypatch.setattr(producer, "_new_producer", renewed.pop)
+    producer._producer = old = renewed.pop()
+    old.condemned = True
+    sent = await old._message_accumulator.add_message(TopicPartition("no leader", 0), b"k", b"v", 1200.0)
+    await asyncio.wait_for(producer.renew_if_condemned(), 60.0)
+    assert producer._producer is not old
+    error: BaseException | None = sent.exception()
+    assert isinstance(error, WorkerFenced)
 
 
 @pytest.mark.parametrize("leader", [-1, 1])
@@ -433,30 +401,27 @@ def test_a_rebalance_drops_what_waits_for_a_partition_without_a_leader_and_commi
     assert ("the group rebalances while out/0 has no leader" in caplog.text) is (leader == -1)
 
 
-def test_what_comes_back_unsent_after_the_rest_was_dropped_is_dropped_as_well() -> None:
+async def test_what_comes_back_unsent_after_the_rest_was_dropped_is_dropped_as_well() -> None:
     """A request that was in flight may have been written; one that the broker sends back never is."""
 
-    async def rebalance() -> tuple[bool, BaseException | None]:
-        steered = made()
-        await steered.buffer.start()
-        steered._producer = producer = FencedProducer(
-            steered.transport.fence, print, print, bootstrap_servers="127.0.0.1:1"
-        )
-        producer.client.cluster.update_metadata(metadata("out", leader=-1))
-        accumulator = producer._message_accumulator
-        await accumulator.add_message(TopicPartition("out", 0), b"k", b"v", 1200.0)
-        sent = await accumulator.add_message(TopicPartition("other", 0), b"k", b"v", 1200.0)
-        in_flight = accumulator._pop_batch(TopicPartition("other", 0))
-        dropping = asyncio.create_task(steered.flush_or_drop(0.01))
-        await asyncio.sleep(0.1)
-        before = dropping.done() or sent.done()
-        accumulator.reenqueue(in_flight)
-        await asyncio.wait_for(dropping, 60.0)
-        steered.buffer._stopped.set()
-        error: BaseException | None = sent.exception()
-        return before, error
-
-    before, error = asyncio.run(rebalance())
+    steered = made()
+    await steered.buffer.start()
+    steered._producer = producer = FencedProducer(
+        steered.transport.fence, print, print, bootstrap_servers="127.0.0.1:1"
+    )
+    producer.client.cluster.update_metadata(metadata("out", leader=-1))
+    accumulator = producer._message_accumulator
+    await accumulator.add_message(TopicPartition("out", 0), b"k", b"v", 1200.0)
+    sent = await accumulator.add_message(TopicPartition("other", 0), b"k", b"v", 1200.0)
+    in_flight = accumulator._pop_batch(TopicPartition("other", 0))
+    dropping = asyncio.create_task(steered.flush_or_drop(0.01))
+    await asyncio.sleep(0.1)
+    before = dropping.done() or sent.done()
+    accumulator.reenqueue(in_flight)
+    await asyncio.wait_for(dropping, 60.0)
+    steered.buffer._stopped.set()
+    error: BaseException | None = sent.exception()
+    before, error = (before, error)
     assert not before
     assert isinstance(error, WorkerFenced)
 
@@ -596,7 +561,7 @@ def test_what_the_app_chooses_wrongly_for_an_output_is_an_error_of_the_event(
     ("cause", "rows"),
     [(TopicAuthorizationFailedError("out"), [("out", None)]), (WorkerFenced("dropped, and done again"), [])],
 )
-def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_ends_nobody(
+async def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_ends_nobody(
     cause: KafkaError, rows: list[object]
 ) -> None:
     told: list[BaseException | None] = []
@@ -615,13 +580,10 @@ def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_en
         def _on_published(self, sent: Any, producer: Any, state: Any, **_: Any) -> None:
             producer.app.sensors.on_send_error(producer, sent.exception(), state)
 
-    async def send() -> bool:
-        producer = made()
-        producer.app.sensors.add(Latency())
-        producer.transport.guard.outputs_lost = lambda *row: lost.append(row)
-        await producer.buffer._send_pending(Refused())
-        return producer.transport.fence.broken
-
-    assert asyncio.run(send()) is False
+    producer = made()
+    producer.app.sensors.add(Latency())
+    producer.transport.guard.outputs_lost = lambda *row: lost.append(row)
+    await producer.buffer._send_pending(Refused())
+    assert producer.transport.fence.broken is False
     assert told == [cause]
     assert [row[:2] for row in lost] == rows

@@ -151,7 +151,7 @@ def alone(**known: Any) -> SteeredThread:
 
 
 @pytest.mark.parametrize("denied", [TopicAuthorizationFailedError({"in"}), GroupAuthorizationFailedError("ks")])
-def test_a_commit_that_kafka_does_not_let_the_app_do_ends_no_worker(
+async def test_a_commit_that_kafka_does_not_let_the_app_do_ends_no_worker(
     denied: KafkaError, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Faust's driver catches every other error, and ends the worker."""
@@ -169,10 +169,7 @@ def test_a_commit_that_kafka_does_not_let_the_app_do_ends_no_worker(
     thread = alone(_ensure_consumer=lambda: consumer, assignment=lambda: {TP("in", 0)}, crash=crash)
     thread._note_denials(consumer)
 
-    async def play() -> list[bool]:
-        return [await thread.commit({TP("in", 0): 7}) for _ in range(3)]
-
-    assert asyncio.run(play()) == [False, False, True]
+    assert [await thread.commit({TP("in", 0): 7}) for _ in range(3)] == [False, False, True]
     assert crashes == []
     assert caplog.text.count("not committed, because Kafka does not let the app") == 1
 
@@ -221,24 +218,21 @@ def test_a_commit_of_a_deleted_topic_is_not_repeated_without_end() -> None:
         (KafkaError("else"), False),
     ],
 )
-def test_a_worker_waits_for_its_group_and_joins_again(
+async def test_a_worker_waits_for_its_group_and_joins_again(
     error: KafkaError, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread_module, "RETRY_S", 0.01)
 
-    async def play() -> list[str]:
-        told: list[str] = []
+    told: list[str] = []
 
-        async def give_up(_: KafkaError) -> None:
-            told.append("gave up")
+    async def give_up(_: KafkaError) -> None:
+        told.append("gave up")
 
-        coordinator = SimpleNamespace(
-            _push_error_to_user=give_up,
-            _closing=asyncio.get_running_loop().create_future(),
-            request_rejoin=lambda: told.append("joins again"),
-        )
-        alone()._join_again(coordinator)
-        await coordinator._push_error_to_user(error)
-        return told
-
-    assert asyncio.run(play()) == (["joins again"] if waits else ["gave up"])
+    coordinator = SimpleNamespace(
+        _push_error_to_user=give_up,
+        _closing=asyncio.get_running_loop().create_future(),
+        request_rejoin=lambda: told.append("joins again"),
+    )
+    alone()._join_again(coordinator)
+    await coordinator._push_error_to_user(error)
+    assert told == (["joins again"] if waits else ["gave up"])

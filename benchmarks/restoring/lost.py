@@ -1,6 +1,6 @@
 """One of six workers is killed, and its key groups have no standbys: how long until their next owners are warm?
 
-The states and links are those of the drain in `restores.py`.  Every fourth key group has a copy on the disk
+The states and links are those of the drain in `drained.py`.  Every fourth key group has a copy on the disk
 of a survivor.  `lost-listed`: the targets of the Elastic Allocator, named at once, so that each restores all its key
 groups at the same time.  `lost-scheduled`: the same targets, in DynDL's order.  `lost-targets`: targets by DynDL, too.
 The plan begins with the kill; the decider would begin it two windows later.
@@ -70,6 +70,7 @@ class Lose:
         self.found: Lost | None = None
 
     async def __call__(self, cluster: Cluster) -> None:
+        """Kill the first worker, and restore what it had at its next owners."""
         await begin(cluster)
         owned = [KeyGroup(cluster.app, SOURCE, partition) for partition in range(FIRST_OWNS)]
         held = {each: worker(1 + place % 5) for place, each in enumerate(owned[LEARNED::4])}

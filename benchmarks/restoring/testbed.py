@@ -1,4 +1,4 @@
-"""The testbed of the DynDL paper with real restores: `python -m tests.e2e.steering.testbed [--seeds N]`.
+"""The testbed of the DynDL paper with real restores: `python -m benchmarks.restoring.testbed [--seeds N]`.
 
 Source: DynDL (Applied Sciences 8(11), 2018, 2216), section 6.2.  A job reads a file of ten blocks with two replicas
 each, on servers whose cores are busy for 2 to 12 s first.  Here a block is the state of a key group, and a task is its
@@ -128,8 +128,6 @@ class Restored:
 class Testbed:
     """What is done to the cluster; `found` is the result."""
 
-    __test__ = False
-
     def __init__(self, seed: int, methods: Sequence[str]) -> None:
         self._layout = Layout.of(seed)
         self._methods = methods
@@ -139,6 +137,7 @@ class Testbed:
         """Of a local restore and of a remote one, each alone."""
 
     async def __call__(self, cluster: Cluster) -> None:
+        """Measure what restores cost, then play each method."""
         await begin(cluster)
         tried = [KeyGroup(cluster.app, SOURCE, partition) for partition in range(TRIED)]
         await self._copy(cluster, {each: (place % SERVERS,) for place, each in enumerate(tried[: TRIED // 2])})

@@ -1,9 +1,9 @@
-"""One of six workers is drained or lost: `python -m tests.e2e.steering.restores [METHOD ...]` says when all is warm.
+"""One of six workers is drained or lost: `python -m benchmarks.restoring.drained [METHOD ...]` says when all is warm.
 
 The states are unequal (1 to 20), every fourth key group has a standby at its target, and each worker reads changelogs
 as if its host had a slow link of its own.  The execution is the real one; targets are given, the same for all methods:
 `listed-2` begins two hand-overs at a time as the plan lists them, `listed-8` eight, `scheduled` what DynDL decides.  A
-few key groups move first, so that there is something to learn from.  Methods `lost-...` are in `losses.py`.
+few key groups move first, so that there is something to learn from.  Methods `lost-...` are in `lost.py`.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.restoring.lost import LOST, described, lose
 from tests.e2e.steering.cluster import Cluster, worker
 from tests.e2e.steering.executed import FIRST_OWNS, LEARNED, LINK_BYTES_S, LISTED, WORKERS, Executed, setup
-from tests.e2e.steering.losses import LOST, described, lose
 from tests.e2e.steering.run_setup import SOURCE
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Scenario, begin
@@ -52,6 +52,7 @@ class Drain:
         self.found: Drained | None = None
 
     async def __call__(self, cluster: Cluster) -> None:
+        """Drain the first worker, after a few key groups from which there is something to learn."""
         await begin(cluster)
         moving = [KeyGroup(cluster.app, SOURCE, partition) for partition in range(FIRST_OWNS)]
         targets = {each: worker(1 + place % (WORKERS - 1)) for place, each in enumerate(moving)}
