@@ -139,7 +139,6 @@ class Agent:
         return trust
 
     def _find_signer(self, path: Path | None, trust: TrustFile | None) -> HostSigner | None:
-        self._metrics.reports_signed.set(path is not None)
         if path is None:
             return None
         try:
@@ -253,7 +252,6 @@ class Agent:
     def worker_reported(self, worker: WorkerId, statistics: Statistics) -> None:
         """Put a worker's measurements into the next report, and tell the command machine what the worker owns."""
         self._roster.report(worker, statistics)
-        self._metrics.see_sends(worker, statistics.pairs)
         for reason, count in statistics.refused.items():
             self._metrics.worker_refused.labels(worker, reason).follow(count)
         if statistics.breaches:

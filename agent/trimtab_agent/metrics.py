@@ -12,7 +12,6 @@ from trimtab_process.metrics_port import Followed, from_zero
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
-from trimtab_protocol.messages.report import PairSample
 
 PAUSE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0)
 REACHED: Mapping[CommandKind, tuple[Phase, ...]] = {
@@ -26,10 +25,6 @@ REACHED: Mapping[CommandKind, tuple[Phase, ...]] = {
 """What a command of each kind can lead to, besides being accepted, refused or expired."""
 CLOSED = ("connections", "duplicate_worker", "flood", "held", "no_hello", "unknown_worker", "unread")
 """Why the connection of a plug-in is closed, besides a bad frame."""
-CLAMPED = ("cpu", "received", "sent", "worker_cpu")
-"""The readings that have a physical limit."""
-SENT = ("local", "remote", "unknown")
-"""How tuples between key groups go."""
 DROPPED = ("msg_timed_out", "queue_full")
 """Why a report is dropped while the broker is away; other reasons are rare errors of the Kafka client."""
 
@@ -43,7 +38,6 @@ class AgentMetrics:
         self.reports_sent = self._counter("reports_sent", "Reports that the broker acknowledged.")
         text = "Reports dropped before the broker acknowledged them, by reason."
         self.reports_dropped = from_zero(self._counter("reports_dropped", text, "reason"), DROPPED)
-        self.report_bytes = self._gauge("report_bytes", "Uncompressed size of the last report, in bytes.")
         text = "1 while the agent reaches the broker and reads its commands, else 0."
         self.broker_connected = self._gauge("broker_connected", text)
         text = "Answers to commands, by kind of command and phase."
@@ -58,8 +52,6 @@ class AgentMetrics:
         self.commands_verified = self._gauge("commands_verified", text)
         text = "1 while the trust file is unusable and the agent keeps the keys it read before, else 0."
         self.trust_file_faulty = self._gauge("trust_file_faulty", text)
-        text = "1 if the agent signs its reports and acks with the key of this host, else 0."
-        self.reports_signed = self._gauge("reports_signed", text)
         self.worker_refused = Followed(
             "trimtab_agent_worker_refused_records_total",
             "Placement and hand-over records that the worker refused since its start, by reason.",
@@ -78,11 +70,6 @@ class AgentMetrics:
             "them, else 0."
         )
         self.records_lost = self._gauge("worker_records_lost", text, "worker")
-        text = (
-            "Tuples that the worker sent between key groups: local = skipped the broker, remote = went through it; "
-            "unknown = its plug-in does not tell."
-        )
-        self.worker_sends = self._counter("worker_sends", text, "worker", "way")
         text = "Crashes of workers that the agent started and keeps running."
         self.worker_crashes = from_zero(self._counter("worker_crashes", text, "worker"), workers)
         text = "Workers that crashed too often, or could not be started: the agent does not start them again."
@@ -91,8 +78,6 @@ class AgentMetrics:
         self.bad_frames = from_zero(self._counter("bad_frames", text, "reason"), (*Fault, *CLOSED))
         self.workers_connected = self._gauge("workers_connected", "Workers connected to the agent.")
         self.workers_steering = self._gauge("workers_steering", "Connected workers that take commands.")
-        text = "Readings reduced to a physical limit, by what was read."
-        self.clamps = from_zero(self._counter("clamps", text, "what"), CLAMPED)
         self.journal_faults = self._gauge("journal_faults", "Faults found in the journal when the agent started.")
         self.pause = Histogram(
             "trimtab_agent_handover_pause_seconds",
@@ -102,26 +87,13 @@ class AgentMetrics:
         )
 
     def see_worker(self, worker: WorkerId) -> None:
-        """Show that a worker that has connected refused and sent nothing yet."""
+        """Show that a worker that has connected refused nothing yet."""
         from_zero(self.worker_refused, (worker,), Fault)
-        from_zero(self.worker_sends, (worker,), SENT)
 
     def forget_worker(self, worker: WorkerId) -> None:
-        """Drop what a worker refused, sent, and said of its offsets and losses, because its connection has ended."""
-        for metric in (self.worker_refused, self.worker_sends, self.offsets_reset, self.records_lost):
+        """Drop what a worker refused, and said of its offsets and losses, because its connection has ended."""
+        for metric in (self.worker_refused, self.offsets_reset, self.records_lost):
             metric.remove_by_labels({"worker": worker})
-
-    def see_sends(self, worker: WorkerId, pairs: Iterable[PairSample]) -> None:
-        """Count what a worker sent between key groups."""
-        local = remote = unknown = 0
-        for pair in pairs:
-            if pair.direct is None:
-                unknown += pair.tuples
-            else:
-                local += pair.direct
-                remote += pair.tuples - pair.direct
-        for way, count in zip(SENT, (local, remote, unknown), strict=True):
-            self.worker_sends.labels(worker, way).inc(count)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"trimtab_agent_{name}", text, labels, registry=self.registry)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trimtab_controller.decider.memory.forecasts import ForecastSettings, read_forecast
+from trimtab_controller.decider.memory.forecasts import ForecastSettings
 from trimtab_controller.decider.values.plan_settings import PlanSettings, read_plans
 from trimtab_controller.decider.values.rules import read_rules
 from trimtab_controller.decider.values.scaling import ScalingSettings, read_scaling
@@ -15,7 +15,6 @@ from trimtab_controller.execution.disruption import read_disruption
 from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.execution.state import GuardSettings
 from trimtab_controller.security.keys import KeyFiles
-from trimtab_controller.solver.answer import Method
 from trimtab_controller.stream.configuration import StreamSettings, read_checking, read_stream_settings
 from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.codec import with_keys
@@ -33,8 +32,6 @@ LEASE_S = 6.0
 """The shortest session time-out that Kafka's brokers allow by default."""
 MISSED_WINDOWS = 3
 """Age in windows from which a snapshot is stale."""
-MAX_MIGRATIONS = 1_000
-"""Maximum number of key groups per round, since a round with all its commands is one message of the journal."""
 
 
 class BadConfiguration(Exception):
@@ -115,7 +112,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         signing=None if signing is None else _read_signing(signing),
         host_signatures=checking,
         rules=read_rules(fields),
-        forecast=read_forecast(_section(fields, "forecast")),
+        forecast=_read(ForecastSettings(), _section(fields, "forecast")),
     )
     controller.done()
     fields.done()
@@ -127,41 +124,9 @@ def _section(fields: Fields, name: str) -> Fields:
 
 
 def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, float, Requirements]:
-    default, needed = Settings(), Requirements()
-    settings = Settings(
-        method=_or(default.method, fields, "method", lambda n: fields.choice(n, Method)),
-        max_migrations=_or(
-            default.max_migrations, fields, "max_migrations", lambda n: fields.integer(n, low=1, high=MAX_MIGRATIONS)
-        ),
-        load_distance=_or(default.load_distance, fields, "load_distance", lambda n: fields.number(n, high=100)),
-        min_interval_s=_or(default.min_interval_s, fields, "min_interval_s", fields.number),
-        smoothing=_or(default.smoothing, fields, "smoothing", lambda n: fields.number(n, low=0.01, high=1)),
-        min_windows=_or(default.min_windows, fields, "min_windows", lambda n: fields.integer(n, low=1, high=1000)),
-        min_gain=_or(default.min_gain, fields, "min_gain", lambda n: fields.number(n, high=100)),
-        drain_load_distance=_or(
-            default.drain_load_distance, fields, "drain_load_distance", lambda n: fields.number(n, high=1000)
-        ),
-        min_collocation_gain=_or(
-            default.min_collocation_gain, fields, "min_collocation_gain", lambda n: fields.number(n, high=100)
-        ),
-        remote_tuple_cpu_s=fields.optional("remote_tuple_cpu_s", lambda n: fields.number(n, high=1)),
-        broker_tuple_cpu_s=_or(
-            default.broker_tuple_cpu_s, fields, "broker_tuple_cpu_s", lambda n: fields.number(n, high=1)
-        ),
-        pay_back_s=_or(default.pay_back_s, fields, "pay_back_s", lambda n: fields.number(n, low=1, high=86_400)),
-        trial_pairs=_or(default.trial_pairs, fields, "trial_pairs", lambda n: fields.integer(n, high=100)),
-        catch_up_s=_or(default.catch_up_s, fields, "catch_up_s", lambda n: fields.number(n, low=10, high=86_400)),
-        max_disk=_or(default.max_disk, fields, "max_disk", lambda n: fields.number(n, low=0.01, high=1)),
-        max_link=_or(default.max_link, fields, "max_link", lambda n: fields.number(n, low=0.01, high=1)),
-    )
-    limit_s = _or(2.0, fields, "solver_time_limit_s", lambda n: fields.number(n, low=0.01, high=600))
-    needs = Requirements(
-        min_coverage=_or(needed.min_coverage, fields, "min_coverage", lambda n: fields.number(n, low=0.01, high=1)),
-        max_age_s=MISSED_WINDOWS * stream.window_s + stream.watermark_s,
-        lost_worker_s=_or(needed.lost_worker_s, fields, "lost_worker_s", lambda n: fields.number(n, low=1)),
-        max_unknown=_or(needed.max_unknown, fields, "max_unknown", lambda n: fields.number(n, high=1)),
-        stale_limit_s=_or(needed.stale_limit_s, fields, "stale_limit_s", lambda n: fields.number(n, low=1)),
-    )
+    settings = with_keys(Settings(), fields)
+    needs = with_keys(Requirements(max_age_s=MISSED_WINDOWS * stream.window_s + stream.watermark_s), fields)
+    limit_s = _or(2.0, fields, "solver_time_limit_s", lambda name: fields.number(name, low=0.01, high=600))
     fields.done()
     return settings, limit_s, needs
 

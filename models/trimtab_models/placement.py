@@ -2,12 +2,8 @@
 
 Source: Son, Moon, "Locality/Fairness-Aware Job Scheduling in Distributed Stream Processing Engines", Electronics 9(11),
 2020, 1857.  L/F can be worse than even when there are more pipelines than slots.  *Auto* therefore compares the plans
-(and the running placement, if there is one) by the objective
-
-    cohesion - coupling - move_price * instances that move,
-
-after the number of overloaded slots.  In case of a tie, the plan with fewer remote senders wins (cohesion does not
-count them), then the running placement, then even.
+by the objective, cohesion - coupling.  In case of a tie, the plan with fewer remote senders wins (cohesion does not
+count them), then even.
 
 The placement problem: a job's operators with their numbers of instances, and the slots that they may use.
 
@@ -22,13 +18,12 @@ network).  Instances of one operator in one slot are equivalent, so everything i
 The two schedulers: even (what Storm does) and L/F (locality and fairness).
 
 L/F differs from the paper in this: a pipeline goes to the slot with the fewest instances, not to slot `i mod r`.  With
-more pipelines than slots, the paper's own star configuration would otherwise not be fair, as it claims.  In addition,
-both skip slots without enough room; what fits nowhere goes where it overloads least.
+more pipelines than slots, the paper's own star configuration would otherwise not be fair, as it claims.
 """
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import accumulate
@@ -37,14 +32,9 @@ from typing import Any
 from trimtab_models.instances.topology import Slot, Topology, parse_topology, topological_order
 from trimtab_models.solving import Infeasible, PlanDocument, PlanStatus, SolveMethod, StopRule
 
-Amounts = tuple[float, ...]
-"""One number per resource, in an order chosen by the caller."""
-
-UNPLACED = -1
 FAR = 40
 Pipeline = tuple[int, ...]
 """Instances in the order of their operators."""
-ROUNDING = 1e-12  # of a slot's capacity: tolerance for sums of floats in different order
 PLACEMENT_RESULT = {
     "method": "The method that made the plan.",
     "assignment": "Instance, as `operator#number`, to its slot: `node` and `port`.",
@@ -69,20 +59,13 @@ class OperatorStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The input of a scheduler.
-
-    `demand` (per operator, for one instance) and `capacity` (per slot) are amounts of the same resources; the paper has
-    none.  `running` = present slot of each instance, UNPLACED if its slot is gone; None before the first start.
-    """
+    """The input of a scheduler."""
 
     operators: tuple[str, ...]
     instances: tuple[int, ...]
     streams: tuple[OperatorStream, ...]
     order: tuple[int, ...]  # of operators, senders first
     slots: tuple[Slot, ...]
-    demand: tuple[Amounts, ...]
-    capacity: tuple[Amounts, ...]
-    running: tuple[int, ...] | None = None
     first: tuple[int, ...] = field(init=False)  # (O + 1) index of each operator's first instance
     operator_of: tuple[int, ...] = field(init=False)  # per instance
 
@@ -90,11 +73,6 @@ class Job:
         object.__setattr__(self, "first", tuple(accumulate(self.instances, initial=0)))
         owners = (operator for operator, count in enumerate(self.instances) for _ in range(count))
         object.__setattr__(self, "operator_of", tuple(owners))
-        if self.running is not None and len(self.running) != len(self.operator_of):
-            raise ValueError("running must name a slot, or UNPLACED, for every instance")
-        widths = {len(amounts) for amounts in (*self.demand, *self.capacity)}
-        if len(self.demand) != len(self.operators) or len(self.capacity) != len(self.slots) or len(widths) > 1:
-            raise ValueError("every operator needs its demand and every slot its capacity of the same resources")
 
     def name(self, instance: int) -> str:
         """The name of an instance, such as `PO1#0`."""
@@ -102,18 +80,11 @@ class Job:
         return f"{self.operators[operator]}#{instance - self.first[operator]}"
 
 
-def job_of(
-    topology: Topology,
-    *,
-    rates: Sequence[float] | None = None,
-    demand: Sequence[Amounts] | None = None,
-    capacity: Mapping[Slot, Amounts] | None = None,
-    running: Mapping[str, Slot] | None = None,
-) -> Job:
-    """The job of `topology`, with further input that the paper does not have.
+def job_of(topology: Topology, *, rates: Sequence[float] | None = None) -> Job:
+    """The job of `topology`.
 
-    `rates` (tuples/s per edge) weight the edges such that the average sender on the average edge has weight 1; `demand`
-    per operator, `capacity` per slot; `running` = instance name -> slot, missing = unplaced.
+    `rates` (tuples/s per edge), which the paper does not have, weight the edges such that the average sender on the
+    average edge has weight 1.
     """
     ids = tuple(operator.id for operator in topology.operators)
     at = {id_: position for position, id_ in enumerate(ids)}
@@ -133,18 +104,7 @@ def job_of(
         ),
         order=tuple(at[id_] for id_ in topological_order(ids, topology.edges)),
         slots=tuple(slots),
-        demand=tuple(demand) if demand is not None else ((),) * len(ids),
-        capacity=tuple(capacity[slot] for slot in slots) if capacity is not None else ((),) * len(slots),
-        running=None if running is None else _slots_of(running, ids, instances, slots),
     )
-
-
-def _slots_of(
-    running: Mapping[str, Slot], ids: Sequence[str], instances: Sequence[int], slots: Sequence[Slot]
-) -> tuple[int, ...]:
-    at: dict[Slot | None, int] = {slot: position for position, slot in enumerate(slots)}
-    names = (f"{id_}#{number}" for id_, count in zip(ids, instances, strict=True) for number in range(count))
-    return tuple(at.get(running.get(name), UNPLACED) for name in names)
 
 
 def sort_slots(slots: Sequence[Slot]) -> list[Slot]:
@@ -159,14 +119,12 @@ def sort_slots(slots: Sequence[Slot]) -> list[Slot]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementScore:
-    """Cohesion should be high, all others low; `moved` is 0 if nothing runs yet, `overloaded` without limits."""
+    """Cohesion should be high, all others low."""
 
     cohesion: float
     coupling: float
     remote_senders: int
     slots_used: int
-    moved: int
-    overloaded: int
 
 
 def score(job: Job, placement: Sequence[int]) -> PlacementScore:
@@ -177,8 +135,6 @@ def score(job: Job, placement: Sequence[int]) -> PlacementScore:
         coupling=_coupling(spread),
         remote_senders=_remote_senders(job, spread),
         slots_used=len(set(placement)),
-        moved=sum(now not in (UNPLACED, then) for now, then in zip(job.running or (), placement, strict=False)),
-        overloaded=len(overloaded_slots(job, placement)),
     )
 
 
@@ -228,102 +184,21 @@ def _remote_senders(job: Job, spread: Sequence[Counter[int]]) -> int:
     return senders
 
 
-def overloaded_slots(job: Job, placement: Sequence[int]) -> list[int]:
-    """Slots whose instances demand more of a resource than the slot has."""
-    if not job.slots or not job.capacity[0]:
-        return []
-    used = [[0.0] * len(amounts) for amounts in job.capacity]
-    for instance, slot in enumerate(placement):
-        for resource, amount in enumerate(job.demand[job.operator_of[instance]]):
-            used[slot][resource] += amount
-    return [
-        slot
-        for slot, capacity in enumerate(job.capacity)
-        if any(amount > limit * (1 + 1e-12) for amount, limit in zip(used[slot], capacity, strict=True))
-    ]
-
-
 def place_evenly(job: Job) -> list[int]:
-    """(I,) instance `i` in slot `i mod r`, or in the next one with room."""
-    slots = _Slots(job.capacity)
-    return [
-        slots.put(slots.next_with_room(instance % len(job.slots), demand), demand, 1)
-        for instance, demand in enumerate(job.demand[operator] for operator in job.operator_of)
-    ]
+    """(I,) instance `i` in slot `i mod r`."""
+    return [instance % len(job.slots) for instance in range(len(job.operator_of))]
 
 
 def place_pipelines(job: Job, pipelines: Sequence[Pipeline]) -> list[int]:
-    """(I,) each pipeline in the least loaded slot with room for it; instance by instance if there is none."""
-    slots = _Slots(job.capacity)
-    placement = [UNPLACED] * len(job.operator_of)
+    """(I,) each pipeline in the slot with the fewest instances, the first of several."""
+    placement = [0] * len(job.operator_of)
+    waiting = [(0, slot) for slot in range(len(job.slots))]
     for pipeline in pipelines:
-        demand = _sum(job.demand[job.operator_of[instance]] for instance in pipeline)
-        slot = slots.least_loaded(demand)
-        if slot is not None:
-            slots.put(slot, demand, len(pipeline))
-            for instance in pipeline:
-                placement[instance] = slot
-            continue
+        count, slot = waiting[0]
+        heapq.heapreplace(waiting, (count + len(pipeline), slot))
         for instance in pipeline:
-            demand = job.demand[job.operator_of[instance]]
-            slot = slots.least_loaded(demand)
-            placement[instance] = slots.put(slots.least_overloaded(demand) if slot is None else slot, demand, 1)
+            placement[instance] = slot
     return placement
-
-
-def _sum(demands: Iterable[Amounts]) -> Amounts:
-    return tuple(map(sum, zip(*demands, strict=True)))
-
-
-class _Slots:
-    """The number of instances in each slot, and what they use."""
-
-    def __init__(self, capacity: Sequence[Amounts]) -> None:
-        self._capacity = capacity
-        self._used: list[Amounts] = [(0.0,) * len(amounts) for amounts in capacity]
-        self._count = [0] * len(capacity)
-        self._waiting = [(0, slot) for slot in range(len(capacity))]  # a heap; entries with an old count are ignored
-
-    def put(self, slot: int, demand: Amounts, instances: int) -> int:
-        """Add `instances` with this total demand to `slot`; returns the slot."""
-        self._used[slot] = _sum((self._used[slot], demand))
-        self._count[slot] += instances
-        heapq.heappush(self._waiting, (self._count[slot], slot))
-        return slot
-
-    def least_loaded(self, demand: Amounts) -> int | None:
-        """The first slot with the fewest instances among those with room; None if none has."""
-        passed = []
-        found = None
-        while self._waiting and found is None:
-            count, slot = self._waiting[0]
-            if count == self._count[slot] and self._fits(slot, demand):
-                found = slot
-            elif count == self._count[slot]:
-                passed.append(heapq.heappop(self._waiting))
-            else:
-                heapq.heappop(self._waiting)
-        for entry in passed:
-            heapq.heappush(self._waiting, entry)
-        return found
-
-    def next_with_room(self, first: int, demand: Amounts) -> int:
-        """`first` or the next slot with room, cyclically; the least overloaded one if none has room."""
-        count = len(self._capacity)
-        turns = (turn % count for turn in range(first, first + count))
-        slot = next((slot for slot in turns if self._fits(slot, demand)), None)
-        return self.least_overloaded(demand) if slot is None else slot
-
-    def least_overloaded(self, demand: Amounts) -> int:
-        """The slot that `demand` would overload least, relative to its capacity."""
-        return min(range(len(self._capacity)), key=lambda slot: self._overload(slot, demand))
-
-    def _fits(self, slot: int, demand: Amounts) -> bool:
-        return self._overload(slot, demand) <= ROUNDING
-
-    def _overload(self, slot: int, demand: Amounts) -> float:
-        amounts = zip(self._used[slot], demand, self._capacity[slot], strict=True)
-        return max(((used + more - limit) / max(limit, 1e-300) for used, more, limit in amounts), default=0.0)
 
 
 def extract_pipelines(job: Job) -> list[Pipeline]:
@@ -368,15 +243,13 @@ class Scheduler(Enum):
 
     EVEN = "even"
     LF = "lf"
-    RUNNING = "running"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementParams:
-    """`schedulers` = those to choose from; `move_price` = price per instance that must move, in units of closeness."""
+    """`schedulers` = those to choose from."""
 
     schedulers: tuple[Scheduler, ...] = (Scheduler.EVEN, Scheduler.LF)
-    move_price: float = 1.0
 
 
 AUTO = PlacementParams()
@@ -415,11 +288,9 @@ def solve(job: Job, *, stop: StopRule, seed: int, params: PlacementParams = AUTO
     if not job.slots:
         return Infeasible(reason="there is no slot")
     plans = {scheduler: _plan(job, scheduler) for scheduler in params.schedulers}
-    if job.running is not None and UNPLACED not in job.running:
-        plans = {Scheduler.RUNNING: _Plan(placement=list(job.running), pipelines=_singles(job))} | plans
     scores = {scheduler: score(job, plan.placement) for scheduler, plan in plans.items()}
-    values = {scheduler: _objective(each, params) for scheduler, each in scores.items()}
-    best = max(plans, key=lambda each: (-scores[each].overloaded, values[each], -scores[each].remote_senders))
+    values = {scheduler: _objective(each) for scheduler, each in scores.items()}
+    best = max(plans, key=lambda each: (values[each], -scores[each].remote_senders))
     bound = _bound(job)
     return PlacementResult(
         status=PlanStatus.OPTIMAL if values[best] >= bound - 1e-9 else PlanStatus.FEASIBLE,
@@ -434,20 +305,18 @@ def solve(job: Job, *, stop: StopRule, seed: int, params: PlacementParams = AUTO
 
 
 def _plan(job: Job, scheduler: Scheduler) -> _Plan:
-    pipelines = extract_pipelines(job) if scheduler is Scheduler.LF else _singles(job)
-    placement = place_pipelines(job, pipelines) if scheduler is Scheduler.LF else place_evenly(job)
-    if job.running is not None:
-        placement, numbers = keep_running(job, placement)
-        pipelines = [tuple(numbers[instance] for instance in pipeline) for pipeline in pipelines]
-    return _Plan(placement=placement, pipelines=pipelines)
+    if scheduler is Scheduler.EVEN:
+        return _Plan(placement=place_evenly(job), pipelines=_singles(job))
+    pipelines = extract_pipelines(job)
+    return _Plan(placement=place_pipelines(job, pipelines), pipelines=pipelines)
 
 
 def _singles(job: Job) -> list[Pipeline]:
     return [(instance,) for instance in range(len(job.operator_of))]
 
 
-def _objective(score: PlacementScore, params: PlacementParams) -> float:
-    return round(score.cohesion - score.coupling - params.move_price * score.moved, ndigits=9)  # makes ties exact
+def _objective(score: PlacementScore) -> float:
+    return round(score.cohesion - score.coupling, ndigits=9)  # makes ties exact
 
 
 def _bound(job: Job) -> float:
@@ -455,55 +324,6 @@ def _bound(job: Job) -> float:
     cohesion = sum(stream.weight * job.instances[stream.source] for stream in job.streams)
     alone = [count if count <= len(job.slots) else len(job.slots) - 1 for count in job.instances]
     return cohesion - sum(count - each + each / FAR for count, each in zip(job.instances, alone, strict=True))
-
-
-def keep_running(job: Job, placement: Sequence[int]) -> tuple[list[int], list[int]]:
-    """`placement` renamed towards `job.running`, and the new number of every instance.  O(operators * slots^2).
-
-    Slots of equal capacity are interchangeable, and so are instances of one operator.  Exchanging them changes neither
-    cohesion nor coupling, but as many running instances as possible stay where they are, which saves restarts.
-    """
-    assert job.running is not None
-    slots = _rename_slots(job, placement, job.running)
-    wanted = [slots[slot] for slot in placement]
-    numbers: list[int] = []
-    for first, end in zip(job.first, job.first[1:], strict=False):
-        numbers += _rename_instances(wanted, job.running, first, end)
-    renamed = [0] * len(wanted)
-    for instance, number in enumerate(numbers):
-        renamed[number] = wanted[instance]
-    return renamed, numbers
-
-
-def _rename_slots(job: Job, placement: Sequence[int], running: Sequence[int]) -> list[int]:
-    """Slot -> slot of equal capacity; greedy, pairs with most instances in common first."""
-    common: Counter[tuple[int, int]] = Counter()
-    for first, end in zip(job.first, job.first[1:], strict=False):
-        now = Counter(slot for slot in running[first:end] if slot >= 0)
-        for slot, count in Counter(placement[first:end]).items():
-            for other, there in now.items():
-                if job.capacity[slot] == job.capacity[other]:
-                    common[slot, other] += min(count, there)
-    names: dict[int, int] = {}
-    for (slot, other), _ in sorted(common.items(), key=lambda pair: (-pair[1], pair[0][0] != pair[0][1], pair[0])):
-        if slot not in names and other not in names.values():
-            names[slot] = other
-    taken = set(names.values())
-    free: defaultdict[tuple[float, ...], list[int]] = defaultdict(list)
-    for slot, capacity in enumerate(job.capacity):
-        if slot not in taken:
-            free[capacity].append(slot)
-    return [names[slot] if slot in names else free[job.capacity[slot]].pop(0) for slot in range(len(job.slots))]
-
-
-def _rename_instances(wanted: Sequence[int], running: Sequence[int], first: int, end: int) -> list[int]:
-    """New slots for the instances of one operator: an instance stays in its slot if the plan uses that slot."""
-    here: defaultdict[int, list[int]] = defaultdict(list)
-    for instance in range(first, end):
-        here[running[instance]].append(instance)
-    kept = {instance: here[wanted[instance]].pop(0) for instance in range(first, end) if here[wanted[instance]]}
-    others = iter(sorted(set(range(first, end)) - set(kept.values())))
-    return [kept[instance] if instance in kept else next(others) for instance in range(first, end)]
 
 
 TEXTS = {

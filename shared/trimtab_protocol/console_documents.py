@@ -578,7 +578,7 @@ class WhyTarget:
 
     `load_distance` after the move and its `change` (pp); `load_pct` = the worker's load then, in percent of its
     capacity.  `owner`: it has the key group now; `standby`: it follows it.  `forbidden` = the limit that forbids the
-    move; `no_standby` = the rules that keep the worker from being a standby of it.
+    move.
     """
 
     worker: str
@@ -589,7 +589,6 @@ class WhyTarget:
     owner: bool
     standby: bool
     forbidden: str | None
-    no_standby: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

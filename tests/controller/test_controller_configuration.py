@@ -49,7 +49,6 @@ def test_the_sample_shows_the_defaults(tmp_path: Path) -> None:
         least.execution,
         disruption=DisruptionSettings(max_paused_s_per_hour=600.0, apps={ORDERS: 60.0}),
         restore_host_bytes_s=20e6,
-        restore_cluster_bytes_s=200e6,
     )
     assert (written.execution, written.needs) == (limited, least.needs)
     assert written.balance == replace(least.balance, remote_tuple_cpu_s=1e-4)  # optional, without a default
@@ -159,7 +158,8 @@ def test_settings_of_the_clients_are_texts(tmp_path: Path) -> None:
         (LEAST + "[balance]\ncatch_up_s = 5\n", "balance.catch_up_s: found 5, expected a finite number, 10 to 86400"),
         (LEAST + "[balance]\nload_distance = nan\n", "balance.load_distance: found nan, expected a finite number"),
         (LEAST + "[balance]\nload_distanc = 1.0\n", "balance.load_distanc: found a number, expected no such field"),
-        (LEAST + '[execution]\nattempts = "3"\n', "execution.attempts: found a string, expected a whole number"),
+        (LEAST + '[guard]\nwindows = "3"\n', "guard.windows: found a string, expected a whole number"),
+        (LEAST + "[execution]\nattempts = 3\n", "execution.attempts: found a whole number, expected no such field"),
         (LEAST + '[metrics]\nlisten = "9100"\n', "metrics.listen: found '9100', expected address:port"),
         (LEAST + "[mertics]\n", "mertics: found an object, expected no such field"),
         (LEAST.replace("[stream]", "[streams]"), "stream.checkpoint_dir: missing, expected a string"),

@@ -67,9 +67,9 @@ def test_what_is_commented_out_is_the_default(tmp_path: Path) -> None:
     assert replace(stated.balance, remote_tuple_cpu_s=None) == default.balance
     limits = stated.execution  # these have no default: no limit
     assert limits.disruption.max_paused_s_per_hour == 600.0
-    assert (limits.restore_host_bytes_s, limits.restore_cluster_bytes_s) == (20e6, 200e6)
+    assert limits.restore_host_bytes_s == 20e6
     limits = replace(limits, disruption=default.execution.disruption)
-    assert replace(limits, restore_host_bytes_s=None, restore_cluster_bytes_s=None) == default.execution
+    assert replace(limits, restore_host_bytes_s=None) == default.execution
     for part in ("needs", "solver_time_limit_s", "lease_s"):
         assert getattr(stated, part) == getattr(default, part)
     for part in ("window_s", "watermark_s", "patience_s", "embedded"):

@@ -87,9 +87,6 @@ class Reporter:
         reading = self._reader.read(self._pids)
         use = derive(self._previous, reading, self._limits, interval_s)
         self._previous, self._waiting = reading, self._waits.see(reading)
-        for what in use.clamped:
-            self._metrics.clamps.labels(what).inc()
-        self._metrics.clamps.labels("worker_cpu").inc(sum(process.clamped for process in use.workers.values()))
         return use
 
     def _report(self, end: float, use: Use) -> None:
@@ -99,7 +96,6 @@ class Reporter:
 
     def _send(self, payload: bytes) -> None:
         self._sequence += 1
-        self._metrics.report_bytes.set(len(payload))
         self._produce(payload, self._settle)
 
     def _settle(self, fault: str | None) -> None:

@@ -77,11 +77,10 @@ class ProcessUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """Usage in one interval: the host's sample, each worker's use, and the names of reduced figures of the host."""
+    """Usage in one interval: the host's sample, and each worker's use."""
 
     host: HostSample
     workers: Mapping[WorkerId, ProcessUse]
-    clamped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
@@ -99,12 +98,11 @@ def derive(previous: HostReading | None, current: HostReading, limits: UsableRes
         worker: _process_use(previous.workers.get(worker), process, limits.host_cores * interval_s, scale)
         for worker, process in seen.items()
     }
-    cut: list[str] = []
-    cpu = _clamp("cpu", _host_cpu(previous, current, limits, scale), limits.cores * interval_s, cut)
+    cpu = _clamp(_host_cpu(previous, current, limits, scale), limits.cores * interval_s)
     link = None if limits.link_bytes_s is None else limits.link_bytes_s * interval_s
-    received = _clamp("received", _advance(previous.received_bytes, current.received_bytes, scale), link, cut)
-    sent = _clamp("sent", _advance(previous.sent_bytes, current.sent_bytes, scale), link, cut)
-    return Use(host=_host_sample(current, limits, cpu, received, sent), workers=workers, clamped=tuple(cut))
+    received = _clamp(_advance(previous.received_bytes, current.received_bytes, scale), link)
+    sent = _clamp(_advance(previous.sent_bytes, current.sent_bytes, scale), link)
+    return Use(host=_host_sample(current, limits, cpu, received, sent), workers=workers)
 
 
 def _host_cpu(previous: HostReading, current: HostReading, limits: UsableResources, scale: float) -> float | None:
@@ -121,9 +119,9 @@ def _host_cpu(previous: HostReading, current: HostReading, limits: UsableResourc
 
 
 def _process_use(before: ProcessReading | None, now: ProcessReading, limit_s: float, scale: float) -> ProcessUse:
-    cut: list[str] = []
-    cpu = _clamp("cpu", _process_cpu(before, now, scale), limit_s, cut)
-    return ProcessUse(cpu_s=cpu, memory_bytes=now.memory_bytes, clamped=bool(cut))
+    measured = _process_cpu(before, now, scale)
+    cpu = _clamp(measured, limit_s)
+    return ProcessUse(cpu_s=cpu, memory_bytes=now.memory_bytes, clamped=cpu != measured)
 
 
 def _process_cpu(before: ProcessReading | None, now: ProcessReading | None, scale: float) -> float | None:
@@ -138,11 +136,8 @@ def _advance(before: float | None, now: float | None, scale: float) -> float | N
     return (now - before) * scale
 
 
-def _clamp(name: str, value: float | None, limit: float | None, cut: list[str]) -> float | None:
-    if value is None or limit is None or value <= limit:
-        return value
-    cut.append(name)
-    return limit
+def _clamp(value: float | None, limit: float | None) -> float | None:
+    return value if value is None or limit is None else min(value, limit)
 
 
 def _host_sample(

@@ -116,8 +116,6 @@ def _remarks(row: WhyTarget) -> Iterator[str]:
         yield row.forbidden
     if row.standby:
         yield "standby"
-    if row.no_standby is not None and not row.owner:
-        yield f"no standby of it by {row.no_standby}"
 
 
 def _what_it_brought(row: WhyMove) -> str:

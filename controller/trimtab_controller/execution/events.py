@@ -37,8 +37,7 @@ class ExecutionLimits:
     Without `adapt_pace` none of this: the limits count from the begin, whatever the job bears, and the guard does not
     wait until one hand-over at a time is in flight.
 
-    Restores begin so that a host, and all hosts together, restore no more bytes per second on average (None: no limit;
-    see `pace.py`).
+    Restores begin so that a host restores no more bytes per second on average (None: no limit; see `pace.py`).
 
     Within these limits `schedule_restores` decides the order of a plan's hand-overs, and how many a host prepares at
     the same time.  Without it they begin in the order of the plan.
@@ -57,11 +56,10 @@ class ExecutionLimits:
     max_lag_s: Time = 10.0
     restores_at_first: Count = 4
     restore_host_bytes_s: Rate | None = None
-    restore_cluster_bytes_s: Rate | None = None
     key_groups_per_handover: Count = 4
     prepare_timeout_s: Time = 60.0
     handover_timeout_s: Time = 20.0
-    attempts: Count = 3
+    attempts: Annotated[int, NotSent()] = 3
     key_groups_per_part: Annotated[int, Range(1, MAX_PART_SIZE)] = PART_SIZE
     disruption: Annotated[DisruptionSettings, NotSent()] = DisruptionSettings()  # noqa: RUF009 - frozen
     guard: Annotated[GuardSettings, NotSent()] = GuardSettings()  # noqa: RUF009 - frozen

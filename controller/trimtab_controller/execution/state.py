@@ -307,7 +307,7 @@ class GuardSettings:
 
     mode: GuardMode = GuardMode.ROLL_BACK
     windows: Annotated[int, Range(1, 1000)] = 3
-    back_off_s: Annotated[float, Range(1.0, LONGEST_BACK_OFF_S)] = 600.0
+    back_off_s: Annotated[float, NotSent()] = 600.0
 
     def back_off(self, times: int) -> float:
         """Seconds until the next plan, when the guard has ended so many plans in a row."""

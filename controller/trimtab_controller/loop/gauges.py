@@ -3,8 +3,7 @@
 The names of all metrics of a term begin with `trimtab_controller_`; `Declare` declares them.
 """
 
-from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -14,10 +13,7 @@ from trimtab_controller.decider.memory.forecasts import ForecastReport
 from trimtab_controller.decider.memory.hosts import Host
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.values.decision import SizeVerdict
-from trimtab_controller.decider.window.collocation import Together
 from trimtab_controller.decider.window.concerns import WorkerUse
-from trimtab_models.albic.fit import TupleCost
-from trimtab_models.elastic.matching import NodeLevel
 from trimtab_process.metrics_port import Followed
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import HostWindow
@@ -98,15 +94,6 @@ def _app(name: str, text: str, values: Callable[[WindowResult], Values]) -> Wind
     return WindowGauge(name=name, text=text, labels=APP, values=values)
 
 
-def _costs(together: Mapping[AppId, Together]) -> Iterator[tuple[tuple[str, str, str], TupleCost]]:
-    """The fitted costs, by app, operator and end."""
-    for app, found in together.items():
-        for operator, fit in found.fits.items():
-            for end, cost in (("sending", fit.sending), ("receiving", fit.receiving)):
-                if isinstance(cost, TupleCost):
-                    yield (app, str(operator), end), cost
-
-
 def _sizes(known: WindowResult) -> dict[AppId, SizeVerdict]:
     return {app: row for app, row in known.sizes.items() if row.desired is not None}
 
@@ -141,11 +128,6 @@ APPS = (
         lambda known: of_apps(known.evaluations, lambda found: found.collocation),
     ),
     _app(
-        "local_sends_ratio",
-        "Share of the tuples between key groups that skipped the broker in the last window; absent while unknown.",
-        lambda known: of_apps(known.local_sends, float),
-    ),
-    _app(
         "key_groups_without_standby",
         "Key groups with fewer standbys than the app asks for; absent while unknown.",
         lambda known: of_apps(known.missing_standbys, float),
@@ -159,11 +141,6 @@ APPS = (
         "n_minus_1_bound_ratio",
         "Bound of trimtab_controller_n_minus_1_ratio: no choice of standbys has a lower one.",
         lambda known: of_apps(known.survivals, lambda found: ratio(found.bound_pct)),
-    ),
-    _app(
-        "following_ratio",
-        "What following a key group costs / its load, as measured; absent until then.",
-        lambda known: of_apps(known.following, float),
     ),
     _app(
         "fixed_workers",
@@ -194,33 +171,6 @@ APPS = (
         "headroom_bound_ratio",
         "Bound of trimtab_controller_headroom_potential_ratio: no placement carries more.",
         lambda known: of_apps(known.capacity.headrooms, lambda found: found.bound),
-    ),
-    _app(
-        "prediction_accuracy_ratio",
-        "Share of the workers' CPU that the fitted costs predict; absent while unknown.",
-        lambda known: of_apps(known.capacity.accuracies, lambda found: found),
-    ),
-    WindowGauge(
-        name="remote_tuple_cpu_seconds",
-        text="CPU seconds that a tuple costs more because it goes to another worker, at its end (sending, receiving).",
-        labels=("app", "operator", "end"),
-        values=lambda known: {labels: cost.value for labels, cost in _costs(known.together)},
-    ),
-    WindowGauge(
-        name="remote_tuple_cpu_error_seconds",
-        text="Standard error of trimtab_controller_remote_tuple_cpu_seconds.",
-        labels=("app", "operator", "end"),
-        values=lambda known: {labels: cost.error for labels, cost in _costs(known.together)},
-    ),
-    _app(
-        "collocation_obtainable_ratio",
-        "Share of the tuples between key groups that could stay within a worker at most; absent while unknown.",
-        lambda known: of_apps(known.together, lambda found: found.obtainable),
-    ),
-    _app(
-        "collocation_worth_cores",
-        "Cores that collocation would save in addition, by the costs that are significant; absent while unknown.",
-        lambda known: of_apps(known.together, lambda found: found.worth),
     ),
     _app(
         "backlog_tuples",
@@ -291,43 +241,11 @@ def _host(name: str, text: str, value: Callable[[Host], float | None]) -> Window
     return WindowGauge(name=name, text=text, labels=("host",), values=values)
 
 
-def _worker_levels(known: WindowResult) -> Values:
-    workers = known.use.workers
-    apps = {workers[worker].app or "" for worker in known.worker_levels}
-    counts = Tally((workers[worker].app or "", level) for worker, level in known.worker_levels.items())
-    return {(app, level.value): float(counts[app, level]) for app in apps for level in NodeLevel}
-
-
-def _host_levels(known: WindowResult) -> Values:
-    levels = known.host_levels
-    counts = Tally(levels.values())
-    return {(level.value,): float(counts[level]) for level in NodeLevel if levels}
-
-
-def _worker_memory(known: WindowResult) -> Values:
-    rows = () if known.snapshot is None else known.snapshot.nodes
-    return {(row.app or "", row.worker): row.memory_bytes for row in rows}
-
-
-def _links(known: WindowResult) -> Values:
-    rows = () if known.snapshot is None else known.snapshot.hosts
-    return {
-        (row.host, way): rate
-        for row in rows
-        for way, rate in (("received", row.received_bytes_s), ("sent", row.sent_bytes_s))
-    }
-
-
 WORKERS_AND_HOSTS = (
     _worker(
         "worker_used_ratio",
         "CPU that the worker's process used in the last window / its capacity; absent while unknown.",
         lambda use: ratio(use.used_pct),
-    ),
-    _worker(
-        "worker_key_groups_ratio",
-        "CPU charged to the worker's key groups in the last window / its capacity; absent while unknown.",
-        lambda use: ratio(use.load_pct),
     ),
     _worker(
         "worker_demand_ratio",
@@ -339,52 +257,11 @@ WORKERS_AND_HOSTS = (
         "Inputs in Kafka that no agent of the worker has begun at the end of the last window; absent while unknown.",
         lambda use: None if use.backlog is None else float(use.backlog.now),
     ),
-    WindowGauge(
-        name="workers_at_level",
-        text="Workers of the app by how busy they are: light below 40 % of their capacity, heavy from 80 % on.",
-        labels=("app", "level"),
-        values=_worker_levels,
-    ),
-    WindowGauge(
-        name="hosts_at_level",
-        text="Hosts by how busy their bottleneck is: light below 40 %, heavy from 80 % on.",
-        labels=("level",),
-        values=_host_levels,
-    ),
-    WindowGauge(
-        name="worker_memory_bytes",
-        text="Memory of the worker's process.",
-        labels=("app", "worker"),
-        values=_worker_memory,
-    ),
     _host(
         "host_demand_ratio",
         "CPU asked of the host, with what other processes use / its cores; absent while unknown.",
         lambda host: ratio(host.used.get("CPU")),
     ),
-    _host(
-        "host_speed_ratio",
-        "Speed of a core of the host, relative to other types.",
-        lambda host: host.speed,
-    ),
     _window("host_used_ratio", "CPU used on the host / its cores.", lambda row: ratio(row.used_pct)),
-    _window("host_memory_bytes", "Memory used on the host.", lambda row: row.memory_bytes),
-    _window(
-        "host_memory_limit_bytes",
-        "Memory that the host has, or may use.",
-        lambda row: row.memory_limit_bytes,
-    ),
-    _window(
-        "host_disk_free_bytes",
-        "Free on the disk of the workers' state; of several disks, on the one with the least free.",
-        lambda row: row.disk_free_bytes,
-    ),
-    _window("host_disk_total_bytes", "Used and free on that disk.", lambda row: row.disk_total_bytes),
-    WindowGauge(
-        name="host_link_bytes_per_second",
-        text="Bytes per second on the host's link, by direction (received, sent).",
-        labels=("host", "direction"),
-        values=_links,
-    ),
 )
 """Gauges of workers and hosts."""

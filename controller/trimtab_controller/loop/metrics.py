@@ -16,7 +16,6 @@ from trimtab_controller.loop.inbox import Inbox
 from trimtab_process.metrics_port import from_zero
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId, HostId, Topics
-from trimtab_protocol.signing.hosts import HostChecking
 
 
 class HandoverMetrics:
@@ -39,8 +38,6 @@ class HandoverMetrics:
         self._causes = declare.gauge("paused_key_group_cause_seconds", text, "app", "cause")
         text = "Key-group seconds that the app may pause in an hour; absent without a limit."
         self._disruption_limit = declare.gauge("paused_key_group_limit_seconds", text, "app")
-        text = "Plans of the app that the guard has ended, because the job suffered from them."
-        self._guard_stops = declare.counter("guard_stops_total", text, "app")
         text = "Backlog of the app in seconds of its processing rate; absent while unknown."
         self._lag = declare.gauge("lag_seconds", text, "app")
         text = "Processing pause of key groups during a hand-over, in seconds, measured by the new owner."
@@ -53,8 +50,6 @@ class HandoverMetrics:
         self._recovery_bound = declare.gauge("recovery_bound_seconds", text, "app")
         text = "Measured seconds until all state of the last round that ended was warm."
         self._recovery = declare.gauge("recovery_seconds", text, "app")
-        text = "Duration of a round, from its plan to the end of its last hand-over."
-        self._round = declare.seconds("round_seconds", text)
         self._plans = declare.gauge("plan_in_flight", "Number of plans in flight, at most one per app.")
 
     def see_rounds(self, rows: Sequence[Round]) -> None:
@@ -75,8 +70,7 @@ class HandoverMetrics:
         self._restore.labels("yes" if handover.has_copy else "no").observe(seconds)
 
     def round_ended(self, row: Round) -> None:
-        """Count a round that has ended; set what its restores were expected to take, and took."""
-        self._round.observe((row.ended_at or row.started_at) - row.started_at)
+        """Set what the restores of a round that has ended were expected to take, and took."""
         if row.recovery is not None and row.recovery.measured_s is not None:
             self._recovery_planned.labels(row.app).set(row.recovery.planned_s)
             self._recovery_bound.labels(row.app).set(row.recovery.bound_s)
@@ -103,10 +97,6 @@ class HandoverMetrics:
             self._disruption.labels(use.app).set(use.used_s)
             if use.limit_s is not None:
                 self._disruption_limit.labels(use.app).set(use.limit_s)
-
-    def guard_stopped(self, app: AppId) -> None:
-        """Count a plan that the guard has ended."""
-        self._guard_stops.labels(app).inc()
 
 
 SIGNATURE_FAULTS = (Fault.UNSIGNED, Fault.UNKNOWN_KEY, Fault.WRONG_SIGNATURE, Fault.REPEATED)
@@ -152,7 +142,6 @@ class ControllerMetrics:
         text = "1 while the controller waits for an operator because the journal cannot be trusted, else 0."
         self.on_hold = declare.gauge("on_hold", text)
         self.generation = declare.gauge("epoch_generation", "Leader generation of the current epoch.")
-        self.number = declare.gauge("epoch_number", "Publication number of the current epoch.")
         text = "Restarts of the stream (Spark's process)."
         self.stream_restarts = declare.followed("stream_restarts_total", text)
 
@@ -192,10 +181,6 @@ class MessageMetrics:
         self._rejected = declare.followed("rejected_messages_total", text, "topic", "fault")
         text = "Reports and acks that are used although their host has not signed them, by topic and fault."
         self._unsigned = declare.followed("unsigned_messages_total", text, "topic", "fault")
-        text = (
-            "What becomes of what a host has not signed: 0 = signatures are not looked at, 1 = it is used, 2 = dropped."
-        )
-        self._host_checking = declare.gauge("host_checking", text)
         text = "Hosts that have a key; 0 where signatures are not looked at."
         self._hosts_enrolled = declare.gauge("hosts_enrolled", text)
 
@@ -210,5 +195,4 @@ class MessageMetrics:
         for metric, counts in ((self._rejected, inbox.rejected), (self._unsigned, inbox.unsigned)):
             for (topic, fault), count in counts.items():
                 metric.labels(topic, fault).follow(count)
-        self._host_checking.set(list(HostChecking).index(inbox.checking))
         self._hosts_enrolled.set(len(inbox.known_hosts.enrolled))

@@ -157,7 +157,6 @@ class Telemetry:
             self._status_builder.see_round(seen)
         self._metrics.handovers.see_rounds(execution.in_flight)
         self._metrics.generation.set(execution.generation)
-        self._metrics.number.set(execution.number)
 
     def executed(self, action: Reported) -> None:
         """Report what the execution has met; of hand-overs only failures are logged, since their round counts all."""
@@ -176,8 +175,6 @@ class Telemetry:
                 if after < before:
                     log.warning("%s: %s: %d hand-overs at a time, until now %d", app, _why(action), after, before)
             case GuardActed(stop=stop):
-                if stop.back_by is None or stop.at == stop.back_by:
-                    metrics.guard_stopped(stop.app)
                 log.warning("%s: %s", stop.app, guard.describe_stop(stop))
             case RoundEnded(round=row):
                 metrics.round_ended(row)

@@ -10,8 +10,8 @@ from trimtab_controller.decider.policies.explain import SingleMoves
 from trimtab_controller.decider.policies.moves import pinned_in
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.window.copies import Held, copies_of_one, state_held
-from trimtab_controller.decider.window.placing import is_about, names, spreads
-from trimtab_controller.decider.window.view import DemandView, PlannableView, SmoothedView, Worker
+from trimtab_controller.decider.window.placing import is_about, names
+from trimtab_controller.decider.window.view import PlannableView, SmoothedView
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_controller.loop.events.explanation import moves_of, why_text
 from trimtab_protocol.console_documents import KeyGroupWhy, WhyMove, WhyTarget
@@ -44,46 +44,6 @@ HELD_UP = frozenset(
     }
 )
 """Reasons for which no plan for balance begins, whatever the loads are."""
-
-
-class BarredStandbys:
-    """What the rules about one key group say of each worker; `row` = its owner and standbys now."""
-
-    def __init__(self, view: DemandView, key_group: KeyGroup, row: Owners) -> None:
-        self._rules = [
-            rule
-            for rule in view.rules
-            if rule.kind is RuleKind.SPREAD or (rule.places_standbys and is_about(rule, key_group))
-        ]
-        self._taken = list(_taken(view, row)) if spreads(self._rules) else []
-
-    def by(self, worker: Worker) -> str | None:
-        """The rules against this worker, in words; None if there are none."""
-        found: list[str] = []
-        for rule in self._rules:
-            if rule.kind is RuleKind.SPREAD:
-                near = next((told for zone, who, told in self._taken if zone == worker.zone and who != worker.id), None)
-                if near is not None:
-                    found.append(f"rule {rule.name}: zone {worker.zone} has {near} already: {rule.reason}")
-            elif not rule.allows(worker.id, worker.host, worker.zone):
-                found.append(f"rule {rule.name}: {rule.reason}")
-        return "; ".join(found) or None
-
-
-def _taken(view: DemandView, row: Owners) -> Iterator[tuple[str, WorkerId, str]]:
-    """The zones that take no standby more, and who is there: the owner first.
-
-    Standbys may share a zone where there are more copies than zones; no standby is in the owner's where there is
-    another one.
-    """
-    zones = {each.id: each.zone for each in view.all_workers}
-    able = {each.zone for each in view.all_workers if not each.draining and each.zone is not None}
-    if not row or len(able) < 2:
-        return
-    copies = 1 + max(view.standbys or 0, len(row) - 1)
-    for who in row if copies <= len(able) else row[:1]:
-        if (zone := zones.get(who)) is not None:
-            yield zone, who, f"its {'owner' if who == row[0] else 'standby'} {who}"
 
 
 class UnknownKeyGroupError(Exception):
@@ -260,8 +220,7 @@ def _targets(
     if place is None or place[0]:
         return [], SingleMoves(PlannableView.of(view))
     moves = SingleMoves(PlannableView.of(view, copies=copies_of_one(view, place[1], held)))
-    barred = BarredStandbys(view, view.owned[place[1]].key_group, row)
-    found = [*_free(view, place[1], row, moves, barred), *_not_free(view, row, barred)]
+    found = [*_free(view, place[1], row, moves), *_not_free(view, row)]
 
     def rank(target: WhyTarget) -> tuple[bool, bool, float, float]:
         far = target.load_distance if target.load_distance is not None else np.inf
@@ -270,7 +229,7 @@ def _targets(
     return sorted(found, key=rank), moves
 
 
-def _free(view: SmoothedView, at: int, row: Owners, moves: SingleMoves, barred: BarredStandbys) -> Iterator[WhyTarget]:
+def _free(view: SmoothedView, at: int, row: Owners, moves: SingleMoves) -> Iterator[WhyTarget]:
     now, distances = moves.load_distance, moves.distances(np.array([at]))[0].tolist()
     source = int(moves.owner[at])
     for target, worker in enumerate(view.workers):
@@ -286,7 +245,6 @@ def _free(view: SmoothedView, at: int, row: Owners, moves: SingleMoves, barred: 
             owner=target == source,
             standby=worker.id in row[1:],
             forbidden=forbidden or (f"it would overfill {limit}" if limit else None),
-            no_standby=None if target == source else barred.by(worker),
         )
 
 
@@ -310,7 +268,7 @@ def _rules(key_group: KeyGroup, view: SmoothedView, owner: WorkerId | None) -> I
         yield f"{told}; it may not be on {owner}" if broken else told
 
 
-def _not_free(view: SmoothedView, row: Owners, barred: BarredStandbys) -> Iterator[WhyTarget]:
+def _not_free(view: SmoothedView, row: Owners) -> Iterator[WhyTarget]:
     for fixed in view.fixed:
         yield WhyTarget(
             worker=fixed.id,
@@ -320,7 +278,6 @@ def _not_free(view: SmoothedView, row: Owners, barred: BarredStandbys) -> Iterat
             load_pct=None,
             owner=False,
             standby=fixed.id in row[1:],
-            no_standby=barred.by(fixed.worker) if fixed.worker else None,
             forbidden=f"it takes no part in plans: {fixed.why}",
         )
 

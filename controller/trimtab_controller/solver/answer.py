@@ -25,8 +25,8 @@ class Question:
     Loads are in percent of a worker of capacity 1.  `traffic` = bytes per second received and sent, None = no link is
     narrow enough to matter.  `hosts` None = no host has a limit.  `placing` None = there is no rule.  `copies` = where
     state is already, None = nowhere, or no disk and no memory is small enough to matter.  `pinned` key groups stay
-    where they are, None = none does.  `flows`, `charge` and `broker_cost` with ALBIC only; `charge` = the load that the
-    move of each key group must save at least, `broker_cost` = what the broker uses per tuple per second, as a load.
+    where they are, None = none does.  `flows` and `charge` with ALBIC only; `charge` = the load that the move of each
+    key group must save at least.
     """
 
     load: "NDArray[np.float64]"  # (K,)
@@ -47,7 +47,6 @@ class Question:
     pinned: "NDArray[np.bool_] | None" = None  # (K,)
     placing: "Placing | None" = None
     charge: "NDArray[np.float64] | None" = None  # (K,)
-    broker_cost: float = 0.0
 
     @property
     def rows(self) -> int:

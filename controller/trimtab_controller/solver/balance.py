@@ -116,9 +116,6 @@ def collocation_problem_of(question: Question) -> "CollocationProblem":
         send_cost=None if flows is None else flows.send_cost,
         receive_cost=None if flows is None else flows.receive_cost,
         charge=question.charge,
-        spared=np.where(flows.by_broker, 0.0, flows.rate * question.broker_cost)
-        if flows is not None and question.broker_cost
-        else None,
     )
 
 

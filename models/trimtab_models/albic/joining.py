@@ -99,8 +99,7 @@ def worth_of_flows(problem: CollocationProblem) -> Floats:
     """(F,) value in load of having each flow local: what it costs while remote, or a nominal value if none costs."""
     total = float(problem.rate.sum())
     if problem.costly or not total:
-        ends = problem.sending + problem.receiving
-        return ends if problem.spared is None else ends + problem.spared
+        return problem.sending + problem.receiving
     return problem.rate * (NOMINAL_SHARE * float(problem.balance.load.sum()) / total)
 
 

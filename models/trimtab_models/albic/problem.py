@@ -28,7 +28,6 @@ class CollocationProblem:
     Loads and `max_partition_load` (the paper's maxPL) in percent of a capacity-1 node; maxLD is in `balance`.
     `send_cost` and `receive_cost` are the costs of each flow where flows differ, instead of c_s and c_d.  `charge` =
     the load that the move of each key group must save at least; None: `repaid_charge` of its bytes if costs are given.
-    `spared` = what each flow uses elsewhere, as at a broker, while it is remote: worth saving, but no node's load.
     """
 
     balance: BalanceProblem
@@ -44,7 +43,6 @@ class CollocationProblem:
     send_cost: Floats | None = None  # (F,)
     receive_cost: Floats | None = None  # (F,)
     charge: Floats | None = None  # (K,)
-    spared: Floats | None = None  # (F,)
     sending: Floats = field(init=False)  # (F,) load that each flow takes at its sender while it is remote
     receiving: Floats = field(init=False)  # (F,) the same at its receiver
     work: Floats = field(init=False)  # (K,) load without remote tuples

@@ -258,14 +258,18 @@ def _shared_names(one: Any, other: Any) -> tuple[str, ...]:
     return tuple(each.name for each in fields(one) if each.name in names)
 
 
-def with_keys(default: T, fields: Fields) -> T:
-    """The settings with the keys that are there, within the limits of the dataclass's fields; raises BadMessage."""
-    found = {
+def keys_of(kind: type, fields: Fields) -> dict[str, Any]:
+    """The keys of these settings that are there, within the limits of the dataclass's fields; raises BadMessage."""
+    return {
         each.name: converted(fields.take(each.name), each.kind, fields.at(each.name))
-        for each in members(cast(Any, type(default)))
+        for each in members(kind)
         if fields.has(each.name)
     }
-    return cast(T, replace(cast(Any, default), **found))
+
+
+def with_keys(default: T, fields: Fields) -> T:
+    """The settings with the keys that are there; raises BadMessage."""
+    return cast(T, replace(cast(Any, default), **keys_of(type(default), fields)))
 
 
 def _may_be_none(kind: Any) -> bool:

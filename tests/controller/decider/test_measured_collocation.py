@@ -136,11 +136,6 @@ def test_six_flows_of_a_tuple_a_second_between_gigabytes_move_nothing() -> None:
     assert six_flows(replace(ALBIC, pay_back_s=86_400.0), state_bytes=10**9) > 0, "a day is enough"
 
 
-def test_what_the_broker_saves_pays_back_too() -> None:
-    assert six_flows(replace(ALBIC, broker_tuple_cpu_s=0.005), state_bytes=10**9) == 0
-    assert six_flows(replace(ALBIC, broker_tuple_cpu_s=0.05), state_bytes=10**9) > 0
-
-
 def test_a_plan_says_how_many_tuples_the_broker_is_spared(brought_together: tuple[int, Watched]) -> None:
     apart, watched = brought_together
     spared = [
@@ -185,7 +180,7 @@ def test_nothing_moves_for_costs_that_cannot_be_seen_without_trials() -> None:
 
 def test_snapshots_carry_the_costs_and_a_replay_finds_the_same_plan() -> None:
     job = TalkingJob(pairs=24, noise=QUIET)
-    watched = Watched(job, replace(ALBIC, load_distance=0.1, min_collocation_gain=100.0)).run(6)
+    watched = Watched(job, replace(ALBIC, load_distance=0.1, min_gain=100.0)).run(6)
     options = instance_of(PlannableView.of(watched.view), ALBIC).options
     assert options.serialise_cost == pytest.approx(100.0 * 100e-6)
     assert options.deserialise_cost == pytest.approx(100.0 * 120e-6)

@@ -1,4 +1,4 @@
-"""Restores begin so that hosts and cluster restore no more bytes per second than the limits allow, on average."""
+"""Restores begin so that a host restores no more bytes per second than the limit allows, on average."""
 
 from dataclasses import replace
 
@@ -14,8 +14,8 @@ HOST_RATE = replace(
     LIMITS, handovers_in_flight=100, handovers_per_host=100, key_groups_per_handover=1, restore_host_bytes_s=50.0
 )
 """Each move of the transcripts restores 100 bytes: two seconds' worth."""
-CLUSTER_RATE = replace(HOST_RATE, restore_host_bytes_s=None, restore_cluster_bytes_s=50.0)
 TO_TWO = plan((0, W0, W1), (1, W0, W1), (2, W0, W2), (3, W0, W2))
+TO_ONE = plan((0, W0, W1), (1, W0, W1), (2, W0, W1), (3, W0, W1))
 
 
 def machine(limits: ExecutionLimits, decided: PlanDecided = TO_TWO) -> ExecutionMachine:
@@ -40,17 +40,8 @@ def test_the_next_restore_on_a_host_waits_until_the_limit_allows_it() -> None:
     assert begun(made) == [W1, W1, W2, W2]
 
 
-def test_all_hosts_together_have_a_limit_too() -> None:
-    made = machine(CLUSTER_RATE)
-    counts = [len(begun(made))]
-    for second in (2, 4, 6):
-        made.on_tick(T0 + second)
-        counts.append(len(begun(made)))
-    assert counts == [1, 2, 3, 4], "100 bytes every two seconds"
-
-
 def test_a_restore_that_has_ended_early_does_not_let_the_next_one_begin_early() -> None:
-    made = machine(CLUSTER_RATE)
+    made = machine(HOST_RATE, TO_ONE)
     first = next(each for each in made.state.rounds[APP].handovers if each.prepare)
     made.on_event(T0 + 0.5, ack(first.prepare, Phase.PREPARED, generation=7))
     assert begun(made) == []
@@ -60,11 +51,11 @@ def test_a_restore_that_has_ended_early_does_not_let_the_next_one_begin_early() 
 
 def test_restores_after_a_loss_wait_for_no_limit() -> None:
     lost = replace(TO_TWO, plan=replace(TO_TWO.plan, reason=PlanReason.LOSS))
-    assert begun(machine(CLUSTER_RATE, lost)) == [W1, W1, W2, W2]
+    assert begun(machine(HOST_RATE, lost)) == [W1, W1, W2, W2]
 
 
 def test_a_standby_has_nothing_to_restore() -> None:
-    made = started(W0, W0, W0, W0, limits=CLUSTER_RATE)
+    made = started(W0, W0, W0, W0, limits=HOST_RATE)
     held = made.state.placements[APP].changed(
         made.state.epoch, {each.key_group: (W0, each.target) for each in TO_TWO.plan.moves}
     )
@@ -74,8 +65,8 @@ def test_a_standby_has_nothing_to_restore() -> None:
 
 
 def test_a_leader_that_takes_over_counts_what_restores_already() -> None:
-    first = machine(CLUSTER_RATE)
-    successor = ExecutionMachine("c", CLUSTER_RATE, replace(first.state, generation=2))
+    first = machine(HOST_RATE, TO_ONE)
+    successor = ExecutionMachine("c", HOST_RATE, replace(first.state, generation=2))
     successor.on_event(T0 + 1, Resumed())
     assert len(begun(successor)) == 1
     successor.on_tick(T0 + 2)
@@ -83,7 +74,7 @@ def test_a_leader_that_takes_over_counts_what_restores_already() -> None:
 
 
 def test_the_promise_of_a_plan_knows_the_limits() -> None:
-    made = machine(replace(CLUSTER_RATE, schedule_restores=True))
+    made = machine(replace(HOST_RATE, schedule_restores=True), TO_ONE)
     recovery = made.state.rounds[APP].recovery
     assert recovery is not None
     assert (recovery.planned_s, recovery.bound_s) == (8.0, 6.0), "the bound leaves out the last one"

@@ -40,7 +40,6 @@ from trimtab_controller.decider.values.decision import (
 )
 from trimtab_controller.decider.values.reasons import Concern, ConcernKind, NotReady, SkipReason
 from trimtab_controller.decider.values.settings import Requirements, Settings
-from trimtab_controller.decider.window.collocation import Together
 from trimtab_controller.decider.window.concerns import ClusterUse, Growth, WorkerUse
 from trimtab_controller.decider.window.view import FixedWorker
 from trimtab_controller.execution.events import RestoreEnded, RoundEnded
@@ -49,11 +48,10 @@ from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.plan import PlanReason
-from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_models.forecast import Accuracy, Error
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import AppId, HostId, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, Topics, WorkerId
 from trimtab_protocol.messages.report import Basis
 from trimtab_protocol.messages.snapshot import HostWindow
 
@@ -69,8 +67,6 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
     metrics.observe(
         WindowResult(
             evaluations={AppId(f"a{number}"): evaluation(5.0, 0.5) for number in range(100)},
-            local_sends={AppId("a0"): 0.5, AppId("a1"): 0.75},
-            following={AppId("a0"): 0.2},
             missing_standbys={AppId("a0"): 2, AppId("a1"): 1},
             gaps={AppId("a0"): Gaps(stale=9), AppId("a1"): Gaps(stale=8)},
         )
@@ -79,8 +75,6 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
     metrics.observe(
         WindowResult(
             evaluations={AppId("a0"): evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)},
-            local_sends={AppId("a1"): 0.0},
-            following={AppId("a1"): 0.04},
             missing_standbys={AppId("a1"): 0},
             gaps={AppId("a1"): Gaps(fixed=(fixed,), stale=2, share=0.03)},
         )
@@ -91,8 +85,6 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
     assert found == {
         ("trimtab_controller_load_distance_pp", "a0"): 4.0,
         ("trimtab_controller_collocation_ratio", "a1"): 0.25,
-        ("trimtab_controller_local_sends_ratio", "a1"): 0.0,
-        ("trimtab_controller_following_ratio", "a1"): 0.04,
         ("trimtab_controller_key_groups_without_standby", "a1"): 0.0,
         ("trimtab_controller_fixed_workers", "a1"): 1.0,
         ("trimtab_controller_stale_key_groups", "a1"): 2.0,
@@ -126,27 +118,6 @@ def test_a_forecast_and_its_errors_are_shown_while_there_is_one() -> None:
     metrics.observe(WindowResult(forecasts={APP: ForecastReport(known_s=100.0, why="too little")}))
     assert (found("forecast_cores"), found("forecast_used")) == (None, None)
     assert found("forecast_error_cores", method="forecast") is None
-
-
-def test_what_remote_tuples_cost_is_shown_while_it_is_known() -> None:
-    metrics, operator = ControllerMetrics(), OperatorId("sums")
-    fit = CostFit(
-        sending=TupleCost(value=2e-4, error=3e-5, freedom=9.0), receiving=Unknown.ALL_REMOTE, samples=9, key_groups=9
-    )
-    labels = {"app": APP, "operator": operator, "end": "sending"}
-    get = metrics.registry.get_sample_value
-    for together, figures in (
-        ({APP: Together(fits={operator: fit}, obtainable=0.9, worth=0.4)}, (2e-4, 3e-5, None, 0.9, 0.4)),
-        ({}, (None,) * 5),
-    ):
-        metrics.observe(WindowResult(together=together))
-        assert (
-            get("trimtab_controller_remote_tuple_cpu_seconds", labels),
-            get("trimtab_controller_remote_tuple_cpu_error_seconds", labels),
-            get("trimtab_controller_remote_tuple_cpu_seconds", {**labels, "end": "receiving"}),
-            get("trimtab_controller_collocation_obtainable_ratio", {"app": APP}),
-            get("trimtab_controller_collocation_worth_cores", {"app": APP}),
-        ) == figures
 
 
 def test_restores_show_what_was_planned_and_measured_once_a_round_has_ended() -> None:
@@ -235,7 +206,6 @@ def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
     metrics.observe(WindowResult(use=ClusterUse(workers={worker: full}, backlogs={app: Growth(now=7, before=7)})))
     names = (
         "worker_used_ratio",
-        "worker_key_groups_ratio",
         "worker_demand_ratio",
         "worker_backlog_tuples",
         "backlog_tuples",
@@ -251,34 +221,14 @@ def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
     assert served(metrics, *names) == {}
 
 
-def test_memory_and_links_are_shown_where_they_are_measured() -> None:
+def test_what_hosts_use_is_shown_where_it_is_measured() -> None:
     metrics = ControllerMetrics()
     snapshot = window({kg(0): W0}).snapshot
-    host = replace(snapshot.hosts[0], cpu=0.5, cores=2.0, memory_bytes=10, received_bytes_s=3.0, sent_bytes_s=0.0)
-    host = replace(host, disk_total_bytes=50, disk_free_bytes=40)
-    bare = replace(snapshot.hosts[1], cpu=None)
-    nodes = (replace(snapshot.nodes[0], memory_bytes=5), snapshot.nodes[1])
-    names = (
-        "worker_memory_bytes",
-        "host_used_ratio",
-        "host_memory_bytes",
-        "host_memory_limit_bytes",
-        "host_disk_free_bytes",
-        "host_disk_total_bytes",
-        "host_link_bytes_per_second",
-    )
-    metrics.observe(WindowResult(snapshot=replace(snapshot, hosts=(host, bare), nodes=nodes)))
-    assert served(metrics, *names) == {
-        ("worker_memory_bytes", "app", "w0"): 5.0,
-        ("host_used_ratio", "h0"): 0.25,
-        ("host_memory_bytes", "h0"): 10.0,
-        ("host_disk_free_bytes", "h0"): 40.0,
-        ("host_disk_total_bytes", "h0"): 50.0,
-        ("host_link_bytes_per_second", "h0", "received"): 3.0,
-        ("host_link_bytes_per_second", "h0", "sent"): 0.0,
-    }
+    hosts = (replace(snapshot.hosts[0], cpu=0.5, cores=2.0), replace(snapshot.hosts[1], cpu=None))
+    metrics.observe(WindowResult(snapshot=replace(snapshot, hosts=hosts)))
+    assert served(metrics, "host_used_ratio") == {("host_used_ratio", "h0"): 0.25}
     metrics.observe(WindowResult())
-    assert served(metrics, *names) == {}
+    assert served(metrics, "host_used_ratio") == {}
 
 
 def test_a_concern_is_said_once_when_it_begins_and_ends_and_is_1_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
@@ -311,8 +261,8 @@ def test_a_round_that_missed_is_counted_and_one_that_cannot_be_compared_is_no_fi
     }
 
 
-def test_workers_and_hosts_are_counted_by_level() -> None:
-    metrics, app = ControllerMetrics(), AppId("a")
+def test_workers_and_hosts_have_a_level() -> None:
+    app = AppId("a")
     pcts = {"w0": (10.0, None), "w1": (10.0, 79.0), "w2": (95.0, 40.0), "w3": (None, 81.0), "w4": (None, None)}
     use = ClusterUse(
         workers={
@@ -331,18 +281,6 @@ def test_workers_and_hosts_are_counted_by_level() -> None:
         "w0": "light", "w1": "moderate", "w2": "heavy", "w3": "heavy",
     }  # fmt: skip
     assert {name: level.value for name, level in known.host_levels.items()} == {"h0": "light", "h1": "heavy"}
-
-    metrics.observe(known)
-    assert served(metrics, "workers_at_level", "hosts_at_level") == {
-        ("workers_at_level", "a", "light"): 1.0,
-        ("workers_at_level", "a", "moderate"): 1.0,
-        ("workers_at_level", "a", "heavy"): 2.0,
-        ("hosts_at_level", "light"): 1.0,
-        ("hosts_at_level", "moderate"): 0.0,
-        ("hosts_at_level", "heavy"): 1.0,
-    }
-    metrics.observe(WindowResult())
-    assert served(metrics, "workers_at_level", "hosts_at_level") == {}
 
 
 def test_counters_of_what_alerts_watch_stand_at_zero_before_the_first_event() -> None:
@@ -390,7 +328,6 @@ def test_nothing_is_shown_any_longer_of_an_app_that_is_gone() -> None:
     for app in (APP, other):
         for gauge in (metrics.lower_bound, metrics.planned, metrics.measured):
             gauge.labels(app).set(1.0)
-        metrics.handovers.guard_stopped(app)
         metrics.handovers.see_pace(app, 2)
     metrics.keep_apps({APP})
     shown = {sample.labels["app"] for family in metrics.registry.collect() for sample in family.samples

@@ -70,38 +70,6 @@ def known(view: PlannableView | NotReady = VIEW) -> WindowResult:
     return WindowResult(views={APP: view}, not_ready=None)
 
 
-def in_zones(*zones: str | None, standbys: int = 1) -> PlannableView:
-    workers = tuple(replace(each, zone=zone) for each, zone in zip(WORKERS, zones, strict=True))
-    spread = Rule(name="power", kind=RuleKind.SPREAD, reason="zones fail as a whole")
-    ssd = Rule(name="ssd", kind=RuleKind.EXCLUDE, reason="slow disks", operator="sums", workers=(W1,))
-    return replace(VIEW, workers=workers, rules=(spread, ssd), standbys=standbys)
-
-
-def barred(view: PlannableView, key_group: KeyGroup) -> dict[str, str | None]:
-    return {row.worker: row.no_standby for row in why_here(key_group, known(view), EXECUTION, EVENTS).targets}
-
-
-def test_which_worker_a_rule_bars_as_standby_and_for_what() -> None:
-    slow = "rule ssd: slow disks"
-    owner = f"rule power: zone a has its owner {W0} already: zones fail as a whole"
-    # Key group 1 is on w0, its standby on w2.
-    assert barred(in_zones("a", "a", "b"), kg(1)) == {W0: None, W1: f"{owner}; {slow}", W2: None}
-    standby = f"rule power: zone b has its standby {W2} already: zones fail as a whole"
-    assert barred(in_zones("a", "b", "b"), kg(1)) == {W0: None, W1: f"{standby}; {slow}", W2: None}
-    # With more copies than zones, standbys may share one.
-    assert barred(in_zones("a", "b", "b", standbys=2), kg(1)) == {W0: None, W1: slow, W2: None}
-    assert barred(in_zones("a", "a", "a"), kg(1)) == {W0: None, W1: slow, W2: None}, "there is no other zone"
-    assert barred(in_zones("a", None, "b"), kg(1)) == {W0: None, W1: slow, W2: None}, "its zone is not known"
-
-
-def test_a_worker_that_is_no_standby_is_shown() -> None:
-    told = StringIO()
-    show(why_here(kg(1), known(in_zones("a", "a", "b")), EXECUTION, EVENTS), Console(file=told, width=200))
-    assert (
-        f"no standby of it by rule power: zone a has its owner {W0} already: zones fail as a whole" in told.getvalue()
-    )
-
-
 @pytest.mark.parametrize(("age_s", "waits"), [(90.0, True), (130.0, False)])
 def test_that_plans_wait_is_told_while_the_decision_is_new(age_s: float, waits: bool) -> None:
     text = "nothing: app: plans may begin from Sat 28 Nov 02:00 (UTC) on, in 7 h 12 min"

@@ -55,8 +55,7 @@ const storyOf = (row) => [
 
 const signed = (value) => `${value < 0 ? "−" : "+"}${number(Math.abs(value), 2)}`;
 const change = (row) => (row.owner || row.change === null ? "" : h("span", { class: row.change > 0.005 ? "bad-text" : "" }, signed(row.change)));
-const barred = (row) => (row.no_standby ? `no standby of it by ${row.no_standby}` : "");
-const remark = (row) => (row.owner ? "it is here" : row.forbidden ? h("span", { class: "warn-text" }, [row.forbidden, barred(row)].filter(Boolean).join("; ")) : row.standby ? "standby: little to restore" : barred(row));
+const remark = (row) => (row.owner ? "it is here" : row.forbidden ? h("span", { class: "warn-text" }, row.forbidden) : row.standby ? "standby: little to restore" : "");
 
 function targetsOf(found) {
   if (!found.targets.length) return h("p", { class: "empty" }, found.stays ? `Nothing can be predicted: ${found.stays}.` : "No worker is known.");

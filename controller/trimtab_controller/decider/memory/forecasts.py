@@ -18,7 +18,7 @@ import numpy as np
 from trimtab_models.forecast import MAX_STALE, MIN_PERIODS, Accuracy, Fitted, Floats, NoForecast, predict
 from trimtab_models.forecast import fit as fit_series
 from trimtab_protocol.messages.codec import Key, Most, Range, Wire, decoded, encoded
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_name
+from trimtab_protocol.messages.decode import BadMessage, Fault, check_name
 from trimtab_protocol.messages.names import AppId
 
 STEP_S = 300
@@ -226,14 +226,6 @@ class ForecastSettings:
     """Default is `off`: the number of workers follows the demand that is there."""
 
     mode: ForecastMode = ForecastMode.OFF
-
-
-def read_forecast(fields: Fields) -> ForecastSettings:
-    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
-    default = ForecastSettings()
-    settings = ForecastSettings(mode=fields.choice("mode", ForecastMode) if fields.has("mode") else default.mode)
-    fields.done()
-    return settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,6 @@ def question_of(view: PlannableView, settings: Settings, time_limit_s: float) ->
         pinned=_pinned(view),
         placing=_placing(view),
         charge=_charge(view, settings) if albic else None,
-        broker_cost=PERCENT_PER_CORE * settings.broker_tuple_cpu_s,
     )
 
 

@@ -23,6 +23,9 @@ from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.wording import first_few
 
+MIN_COLLOCATION_GAIN = 2.0
+"""pp of the tuples between key groups that a plan must keep within workers, to be one for collocation."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainBlocked:
@@ -46,9 +49,7 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
     full = bottleneck_in(filled)
     evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
     together = _saves_enough(answer, settings)
-    paid = together and pays_back(
-        wanted.view, answer, within_s=settings.pay_back_s, broker_s=settings.broker_tuple_cpu_s
-    )
+    paid = together and pays_back(wanted.view, answer, within_s=settings.pay_back_s)
     due = _moves_what_must(wanted, answer)
     if not answer.moves or not (due or evened or paid):
         unpaid = f", too little to make up for restores in {settings.pay_back_s:g} s" if together and not paid else ""
@@ -93,7 +94,7 @@ def _moves_what_must(wanted: SolveWanted, answer: Answer) -> bool:
 
 def _saves_enough(answer: Answer, settings: Settings) -> bool:
     found = answer.collocation
-    return found is not None and found.gain_pp >= settings.min_collocation_gain and found.saved_pp >= settings.min_gain
+    return found is not None and found.gain_pp >= MIN_COLLOCATION_GAIN and found.saved_pp >= settings.min_gain
 
 
 def judge_now(

@@ -8,16 +8,17 @@ it.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from trimtab_protocol.messages.codec import Most, NotSent, Range, Text, keys_of, with_keys
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.wording import time_span
@@ -173,9 +174,9 @@ def zone_of(name: str) -> tzinfo:
 class PlanTimes:
     """In `freeze` no plan for balance begins; if there are `windows`, none begins outside them.  Raises BadPeriod."""
 
-    freeze: tuple[str, ...] = ()
-    windows: tuple[str, ...] = ()
-    timezone: str = "UTC"
+    freeze: Annotated[tuple[str, ...], Most(MAX_EXPRESSIONS)] = ()
+    windows: Annotated[tuple[str, ...], Most(MAX_EXPRESSIONS)] = ()
+    timezone: Annotated[str, Text(100)] = "UTC"
 
     def __post_init__(self) -> None:
         zone_of(self.timezone)
@@ -217,16 +218,7 @@ class PlanTimes:
 
 def read_times(general: PlanTimes, fields: Fields) -> PlanTimes:
     """The general times with those that are given in place of them.  Raises BadMessage."""
-
-    def texts(name: str) -> tuple[str, ...]:
-        return tuple(check_text(value, at, 1000) for at, value in fields.items(name, limit=MAX_EXPRESSIONS))
-
-    readers: dict[str, Callable[[str], Any]] = {
-        "freeze": texts,
-        "windows": texts,
-        "timezone": lambda name: fields.text(name, limit=100),
-    }
-    found = {name: read(name) for name, read in readers.items() if fields.has(name)}
+    found = keys_of(PlanTimes, fields)
     try:
         return replace(general, **found)
     except BadPeriod as error:
@@ -253,11 +245,11 @@ class PlanSettings:
     """
 
     mode: PlanMode = PlanMode.ACT
-    approval_s: float = 1800.0
-    keep_moved_s: float = 3600.0
-    apps: Mapping[AppId, PlanMode] = field(default_factory=dict)
-    times: PlanTimes = PlanTimes()
-    app_times: Mapping[AppId, PlanTimes] = field(default_factory=dict)
+    approval_s: Annotated[float, Range(10.0, 7 * DAY_S)] = 1800.0
+    keep_moved_s: Annotated[float, Range(0.0, 30 * DAY_S)] = 3600.0
+    apps: Annotated[Mapping[AppId, PlanMode], NotSent()] = field(default_factory=dict)
+    times: Annotated[PlanTimes, NotSent()] = PlanTimes()
+    app_times: Annotated[Mapping[AppId, PlanTimes], NotSent()] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))
@@ -274,14 +266,7 @@ class PlanSettings:
 
 def read_plans(fields: Fields) -> PlanSettings:
     """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
-    found: dict[str, Any] = {}
-    if fields.has("mode"):
-        found["mode"] = fields.choice("mode", PlanMode)
-    if fields.has("approval_s"):
-        found["approval_s"] = fields.number("approval_s", low=10.0, high=7 * DAY_S)
-    if fields.has("keep_moved_s"):
-        found["keep_moved_s"] = fields.number("keep_moved_s", low=0.0, high=30 * DAY_S)
-    found["times"] = times = read_times(PlanTimes(), fields)
+    general, times = with_keys(PlanSettings(), fields), read_times(PlanTimes(), fields)
     modes: dict[AppId, PlanMode] = {}
     own_times: dict[AppId, PlanTimes] = {}
     if fields.has("apps"):
@@ -294,9 +279,8 @@ def read_plans(fields: Fields) -> PlanSettings:
                 modes[AppId(app)] = own.choice("mode", PlanMode)
             own_times[AppId(app)] = read_times(times, own)
             own.done()
-    found |= {"apps": modes, "app_times": own_times}
     fields.done()
-    return replace(PlanSettings(), **found)
+    return replace(general, times=times, apps=modes, app_times=own_times)
 
 
 def _mode(at: str, value: object) -> PlanMode:

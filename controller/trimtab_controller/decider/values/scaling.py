@@ -1,12 +1,13 @@
 """The configuration's [scaling], in the words of Flink's autoscaler."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from trimtab_controller.decider.values.plan_settings import BadPeriod, CronPeriod
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
+from trimtab_protocol.messages.codec import Most, NotSent, Range, Text, keys_of
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.messages.intents import MAX_WORKERS
 from trimtab_protocol.messages.names import AppId
 
@@ -17,6 +18,7 @@ MAX_HOOK_WORDS = 100
 """Words of the command line `[scaling] hook`."""
 MAX_APPS = 1_000
 """Apps with settings of their own in `[scaling.apps]`."""
+Count = Annotated[int, Range(1, MAX_WORKERS)]
 
 
 class Mode(StrEnum):
@@ -43,23 +45,23 @@ class ScalingSettings:
     """
 
     mode: Mode = Mode.ADVISE
-    target_utilisation: float = 0.7
-    min_utilisation: float = 0.4
-    max_utilisation: float = 0.85
-    max_utilisation_after_loss: float = 1.0
-    scale_up_delay_s: float = 30.0
-    scale_down_delay_s: float = 3600.0
-    scale_up_max_factor: float = 1.0
-    scale_down_max_factor: float = 0.6
-    restart_s: float = 120.0
-    min_workers: int = 1
-    max_workers: int = MAX_WORKERS
-    max_changes_per_hour: int = 6
-    freeze: tuple[str, ...] = ()
-    freeze_timezone: str = "UTC"
-    hook: tuple[str, ...] = ()
-    hook_timeout_s: float = 60.0
-    apps: Mapping[AppId, Mapping[str, Any]] = field(default_factory=dict)
+    target_utilisation: Annotated[float, Range(0.05, 1.0)] = 0.7
+    min_utilisation: Annotated[float, Range(0.0, 1.0)] = 0.4
+    max_utilisation: Annotated[float, Range(0.05, 1.0)] = 0.85
+    max_utilisation_after_loss: Annotated[float, Range(0.05, 10.0)] = 1.0
+    scale_up_delay_s: Annotated[float, Range(0.0, DAY_S)] = 30.0
+    scale_down_delay_s: Annotated[float, Range(0.0, 7 * DAY_S)] = 3600.0
+    scale_up_max_factor: Annotated[float, Range(0.0, 1000.0)] = 1.0
+    scale_down_max_factor: Annotated[float, Range(0.0, 1.0)] = 0.6
+    restart_s: Annotated[float, Range(1.0, DAY_S)] = 120.0
+    min_workers: Count = 1
+    max_workers: Count = MAX_WORKERS
+    max_changes_per_hour: Annotated[int, Range(1, 60)] = 6
+    freeze: Annotated[tuple[str, ...], Most(MAX_FREEZES)] = ()
+    freeze_timezone: Annotated[str, Text(100)] = "UTC"
+    hook: Annotated[tuple[str, ...], Most(MAX_HOOK_WORDS)] = ()
+    hook_timeout_s: Annotated[float, Range(1.0, 3600.0)] = 60.0
+    apps: Annotated[Mapping[AppId, Mapping[str, Any]], NotSent()] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.min_utilisation < self.target_utilisation <= self.max_utilisation:
@@ -87,12 +89,12 @@ class ScalingSettings:
 
 def read_scaling(fields: Fields) -> ScalingSettings:
     """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
-    general = _combined(ScalingSettings(), _read_keys(fields), fields)
+    general = _combined(ScalingSettings(), keys_of(ScalingSettings, fields), fields)
     apps: dict[AppId, Mapping[str, Any]] = {}
     if fields.has("apps"):
         for name, path, value in fields.members("apps", limit=MAX_APPS):
             own = Fields(value, path)
-            found = _read_keys(own)
+            found = keys_of(ScalingSettings, own)
             own.done()
             _combined(general, found, own)
             apps[AppId(name)] = found
@@ -109,40 +111,6 @@ def _combined(general: ScalingSettings, found: Mapping[str, Any], fields: Fields
         raise BadMessage(Fault.RANGE, fields.at(key), error.found, error.expected) from error
     except ValueError as error:
         raise BadMessage(Fault.RANGE, fields.path, "settings that contradict each other", str(error)) from error
-
-
-def _read_keys(fields: Fields) -> dict[str, Any]:
-    """The settings that are given."""
-
-    def number(low: float, high: float) -> Callable[[str], float]:
-        return lambda name: fields.number(name, low=low, high=high)
-
-    def count(high: int) -> Callable[[str], int]:
-        return lambda name: fields.integer(name, low=1, high=high)
-
-    def texts(limit: int) -> Callable[[str], tuple[str, ...]]:
-        return lambda name: tuple(check_text(value, at, 1000) for at, value in fields.items(name, limit=limit))
-
-    readers: dict[str, Callable[[str], Any]] = {
-        "mode": lambda name: fields.choice(name, Mode),
-        "target_utilisation": number(0.05, 1.0),
-        "min_utilisation": number(0.0, 1.0),
-        "max_utilisation": number(0.05, 1.0),
-        "max_utilisation_after_loss": number(0.05, 10.0),
-        "scale_up_delay_s": number(0.0, DAY_S),
-        "scale_down_delay_s": number(0.0, 7 * DAY_S),
-        "scale_up_max_factor": number(0.0, 1000.0),
-        "scale_down_max_factor": number(0.0, 1.0),
-        "restart_s": number(1.0, DAY_S),
-        "min_workers": count(MAX_WORKERS),
-        "max_workers": count(MAX_WORKERS),
-        "max_changes_per_hour": count(60),
-        "freeze": texts(MAX_FREEZES),
-        "freeze_timezone": lambda name: fields.text(name, limit=100),
-        "hook": texts(MAX_HOOK_WORDS),
-        "hook_timeout_s": number(1.0, 3600.0),
-    }
-    return {name: read(name) for name, read in readers.items() if fields.has(name)}
 
 
 def _shown(value: object) -> str:

@@ -2,8 +2,16 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
 from trimtab_controller.solver.answer import Method
+from trimtab_protocol.messages.codec import NotSent, Range
+from trimtab_protocol.messages.decode import MAX_NUMBER
+
+MAX_MIGRATIONS = 1_000
+"""Maximum number of key groups per round, since a round with all its commands is one message of the journal."""
+Points = Annotated[float, Range(0.0, 100.0)]
+Share = Annotated[float, Range(0.01, 1.0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,33 +27,29 @@ class Settings:
     restart of 30 s, 300 s ask for 10 % more than the input alone, which moves little; 10 minutes of backlog ask for
     three times as much.
 
-    With ALBIC key groups also move inside the band if that raises collocation by `min_collocation_gain` (pp), lowers
-    the mean load by `min_gain`, and pays back the restores of their state within `pay_back_s`.  What a tuple costs only
-    because it goes to another worker is measured (`memory/remote_costs.py`), unless an operator states it
-    (`remote_tuple_cpu_s`, both ends together); without a significant cost there are only trials
-    (`policies/trial.py`).  Reports do not tell what a tuple costs the broker: an operator may state it
-    (`broker_tuple_cpu_s`), and it counts in what pays back.
+    With ALBIC key groups also move inside the band if that raises collocation, lowers the mean load by `min_gain`, and
+    pays back the restores of their state within `pay_back_s`.  What a tuple costs only because it goes to another
+    worker is measured (`memory/remote_costs.py`), unless an operator states it (`remote_tuple_cpu_s`, both ends
+    together); without a significant cost there are only trials (`policies/trial.py`).
 
     `max_disk` = share of a disk that plans and standbys fill at most, `max_link` = share of a host's link, each way,
     that plans fill at most: traffic comes in bursts.
     """
 
     method: Method = Method.ALBIC
-    max_migrations: int = 13
-    load_distance: float = 5.0
+    max_migrations: Annotated[int, Range(1, MAX_MIGRATIONS)] = 13
+    load_distance: Points = 5.0
     min_interval_s: float = 30.0
-    smoothing: float = 0.5
-    min_windows: int = 3
-    min_gain: float = 0.5
-    drain_load_distance: float = 25.0
-    min_collocation_gain: float = 2.0
-    remote_tuple_cpu_s: float | None = None
-    broker_tuple_cpu_s: float = 0.0
-    pay_back_s: float = 1800.0
-    trial_pairs: int = 12
-    catch_up_s: float = 300.0
-    max_disk: float = 0.9
-    max_link: float = 0.9
+    smoothing: Share = 0.5
+    min_windows: Annotated[int, Range(1, 1000)] = 3
+    min_gain: Points = 0.5
+    drain_load_distance: Annotated[float, Range(0.0, 1000.0)] = 25.0
+    remote_tuple_cpu_s: Annotated[float | None, Range(0.0, 1.0)] = None
+    pay_back_s: Annotated[float, Range(1.0, 86_400.0)] = 1800.0
+    trial_pairs: Annotated[int, Range(0, 100)] = 12
+    catch_up_s: Annotated[float, Range(10.0, 86_400.0)] = 300.0
+    max_disk: Share = 0.9
+    max_link: Share = 0.9
 
     @property
     def learns_by_trial(self) -> bool:
@@ -59,17 +63,17 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """The requirements for a snapshot.
+    """The requirements for a snapshot; [balance] has `lost_worker_s` and `max_unknown`.
 
     `lost_worker_s`: how long a worker may be absent before it counts as gone.  `max_unknown`: the share of an app's
     load that may be unknown.  `stale_limit_s`: how long the last known load of a key group stands in for a missing one.
     """
 
-    min_coverage: float = 0.6
-    max_age_s: float = 45.0
-    lost_worker_s: float = 60.0
-    max_unknown: float = 0.05
-    stale_limit_s: float = 600.0
+    min_coverage: Annotated[float, NotSent()] = 0.6
+    max_age_s: Annotated[float, NotSent()] = 45.0
+    lost_worker_s: Annotated[float, Range(1.0, MAX_NUMBER)] = 60.0
+    max_unknown: Annotated[float, Range(0.0, 1.0)] = 0.05
+    stale_limit_s: Annotated[float, NotSent()] = 600.0
 
 
 class First(StrEnum):

@@ -152,17 +152,13 @@ def why_not_used(settings: Settings, view: DemandView | NotReady | None) -> str:
     return NO_SAVING
 
 
-def pays_back(view: PlannableView, answer: Answer, *, within_s: float, broker_s: float) -> bool:
-    """Whether what collocation saves makes up within `within_s` for the restores of all that moves.
-
-    `broker_s` = CPU seconds of the broker per tuple that goes through it.
-    """
+def pays_back(view: PlannableView, answer: Answer, *, within_s: float) -> bool:
+    """Whether what collocation saves makes up within `within_s` for the restores of all that moves."""
     if answer.collocation is None:
         return False
     rows = [key_group for key_group, _ in answer.moves]
     cost_s = len(rows) * view.restore.unit_s + float(view.owned.assumed_state_bytes[rows].sum()) / view.restore.bytes_s
     cores = answer.collocation.saved_pp / PERCENT_PER_CORE * view.staying_capacity
-    cores += answer.collocation.spared_s * broker_s
     return cores * within_s >= cost_s
 
 
