@@ -170,6 +170,7 @@ def test_the_bounds_are_those_that_the_documentation_states() -> None:
         f"| no owner, its worker killed, stopped or cut off | session + {BOUNDS.rejoin_s:g} s |",
         f"whatever happens to agents, controllers, Spark, solver | {BOUNDS.goes_on_s:g} s |",
         f"| no owner, or nothing done, the broker away | + its absence + session + {BOUNDS.rejoin_s:g} s |",
+        f"does nothing more after {BOUNDS.holds_s:g} s at most",
         f"or in the {BOUNDS.commit_takes_s:g} s that the commit takes",
     ):
         assert row in text

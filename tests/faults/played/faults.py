@@ -58,9 +58,10 @@ class Fault:
     """`lasts_s` = until its cause is gone; `victims` = the workers that lose their membership by it,
     `lacking` = those that lack a broker and stay members.
 
-    `spares_job`: broker and workers are left alone.  `needs_round`: it shows only when something is to be moved, so the
-    load is shifted meanwhile.  `needs_past`: a round has been played before.
-    `needs_disk`: the host's files are on disks of their own.  `stage` = of which kind (`runs`).
+    `spares_job`: broker and workers are left alone, or the job is to go on all the same.
+    `needs_round`: it shows only when something is to be moved, so the load is shifted meanwhile.
+    `needs_past`: a round has been played before.  `needs_disk`: the host's files are on disks of their own.
+    `stage` = of which kind (`runs`).
     `must_say` = what has to be said of it, patterns as `said` reads them: else nothing shows that it had any effect.
     """
 
@@ -241,7 +242,7 @@ def _cut_other_broker(stage: Stage, target: Target) -> Iterator[None]:
         yield
 
 
-@fault("leaders moved", DOWN_S, LEADERS_MOVED, stage=TWO_BROKERS)
+@fault("leaders moved", DOWN_S, LEADERS_MOVED, spares_job=True, stage=TWO_BROKERS)
 def _move_leaders(stage: Stage, target: Target) -> Iterator[None]:
     """One broker is stopped in order and started; then the leaders that it had are elected again, while all run."""
     stage.cluster.stop(SECOND_BROKER)

@@ -31,6 +31,7 @@ def check(history: History, bounds: Bounds) -> Verdict:
         *ownership.two_owners(facts, spans, bounds),
         *ownership.unowned(gaps),
         *counting.stood_still(counting.silences(facts, extracted), spans, history.strikes, bounds),
+        *counting.went_on(facts, history.strikes, bounds),
         *commanding.disordered(facts),
         *commanding.obeyed_late(facts),
         *commanding.obeyed_stale(facts),

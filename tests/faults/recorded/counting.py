@@ -241,6 +241,20 @@ def stood_still(
                 yield Violation(broken=Broken.STOOD_STILL, at=silence.start, text=text)
 
 
+def went_on(facts: Facts, strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Violation]:
+    """What workers did while they lacked a broker, and none of their commits got through: all of it may be repeated."""
+    for strike in strikes:
+        rows = [
+            row
+            for row in (*facts.extracted, *facts.counted)
+            if row.worker in strike.lacking and strike.at + bounds.holds_s < row.at <= strike.over_at
+        ]
+        if rows:
+            last = max(rows, key=lambda row: row.at)
+            text = f"{len(rows)} outputs of {last.process}, up to {last.at - strike.at:.1f} s after it lost a broker"
+            yield Violation(broken=Broken.WENT_ON, at=last.at, text=text)
+
+
 # ---------------------------------------------------------------------- sums
 def wrong_sums(facts: Facts, extracted: Copies, strikes: Sequence[Strike], deaths: Deaths) -> Iterator[Violation]:
     """The table as its changelog left it, against the sums of the inputs: too seldom never, too often for deaths."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.faults.recorded.facts import APP, CHANGELOG, DELAYS, SOURCE, TOTALS, WRITER
 from tests.faults.recorded.groups import place_of_commit, read_group
-from tests.faults.recorded.history import OFFSETS, History, Row
+from tests.faults.recorded.history import OFFSETS, History, Row, Strike
 from tests.faults.recorded.verdict import Broken
 
 Plant = Callable[[History], History]
@@ -393,3 +393,12 @@ def a_key_group_stands_still_for_a_while(history: History) -> History:
         for row in history.of(DELAYS)
     ]
     return with_rows(history, DELAYS, rows)
+
+
+@plants(Broken.WENT_ON)
+def a_worker_goes_on_though_it_lacks_a_broker(history: History) -> History:
+    rows = history.of(DELAYS)
+    first, last = rows[0].at, max(row.at for row in rows)
+    worker = (rows[calm(history, DELAYS)].headers[WRITER] or b"").decode().partition(":")[0]
+    lack = Strike(case="x", at=first, over_at=last, steered_at=last, lacking=(worker,))
+    return replace(history, strikes=(lack, *history.strikes))

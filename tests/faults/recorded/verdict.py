@@ -19,6 +19,7 @@ class Broken(StrEnum):
     COMMIT_BACK = "commit_back"  # a committed offset went back
     COMMIT_AHEAD = "commit_ahead"  # committed before it was done
     UNOWNED = "unowned"  # a key group without a living owner for too long
+    WENT_ON = "went_on"  # a worker did more and more though nothing of it could be committed
     STOOD_STILL = "stood_still"  # a key group had inputs and did nothing for too long
     TAKEN_TWICE = "taken_twice"  # one hand-over carried out twice
     EPOCH_BACK = "epoch_back"  # a publication under an epoch that is not above the one before
@@ -66,6 +67,9 @@ class Bounds:
     """From the end of a session, or of the broker's absence, until living workers have all key groups."""
     goes_on_s: float = 10.0
     """Of a key group that has inputs, until it does one, while broker and workers are left alone."""
+    holds_s: float = 10.0
+    """From a worker's loss of a broker until it does nothing more: 5 s after its next commit has begun, and what is
+    begun then."""
     known_s: float = 10.0
     """From a placement's publication until every member of the group follows it."""
     clock_s: float = 0.05
