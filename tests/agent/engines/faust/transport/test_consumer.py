@@ -50,6 +50,22 @@ class Channel:
         return [(event.tp, event.offset) for event in self.queue._queue]
 
 
+class Stream:
+    """As much of a stream as is asked who has a message."""
+
+    _next = None
+
+    def __init__(self, channel: Any, event: Any, *, enable_acks: bool) -> None:
+        self.channel, self.current_event, self.enable_acks = channel, event, enable_acks
+        self._processors: list[Any] = []
+        self._active_agens: list[Any] = []
+
+    def get_active_stream(self) -> "Stream":
+        return self
+
+    get_root_stream = get_active_stream
+
+
 class Watched:
     async def before_join(self, topics: frozenset[str]) -> None: ...
 
@@ -156,11 +172,11 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
             _processors=processors,
             channel=SimpleNamespace(topics=[ONE.topic], queue=SimpleNamespace(_queue=[])),
             current_event=SimpleNamespace(message=begun[1]),
+            _next=None,
         )
-        actor = SimpleNamespace(
-            actor_task=asyncio.current_task(), stream=SimpleNamespace(get_active_stream=lambda: stream)
-        )
-        agent = SimpleNamespace(concurrency=concurrency, _actors=[actor, SimpleNamespace(actor_task=None)])
+        stream.get_active_stream = stream.get_root_stream = lambda: stream
+        actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
+        agent = SimpleNamespace(concurrency=concurrency, _actors=[actor])
         await consumer._let_go_at_error(agent, on_error)(agent, ValueError())
         assert sorted(message.offset for message in begun if message.acked) == done
 
@@ -184,10 +200,8 @@ def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fai
         channel.topics = [ONE.topic]  # type: ignore[attr-defined]
         app.topics._tp_index[ONE].add(channel)
         event = None if current is None else SimpleNamespace(message=begun[current])
-        stream = SimpleNamespace(
-            enable_acks=enable_acks, _processors=[], channel=channel, current_event=event, _next=None
-        )
-        stream.get_active_stream = stream.get_root_stream = lambda: stream
+        stream = Stream(channel, event, enable_acks=enable_acks)
+        consumer.first_streams.add(stream)
         return SimpleNamespace(concurrency=1, _actors=[SimpleNamespace(actor_task=None, stream=stream)])
 
     # The first has not taken 14; the other works on 12, has not taken 13, and 11 has passed both but for the failed.
@@ -214,6 +228,26 @@ def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fai
     consumer._let_go_of_failed()
     assert begun[13].acked
     assert not begun[14].acked, "nobody has begun it"
+
+
+def test_what_is_not_finished_in_time_is_done_again_and_writes_no_more(consumer: SteeredConsumer) -> None:
+    """Faust would wait for it without end; the group would put the worker out, and SIGTERM would not end it."""
+    consumer.app.topics._acking_topics.add(ONE.topic)
+    consumer._writes_from[ONE] = 10
+    give(consumer, ONE, 10, 11)
+    hangs, again = (ConsumerMessage(*ONE, 10, 1.0, 0, None, b"k", b"1", None, tp=ONE) for _ in range(2))
+    hangs.refcount = again.refcount = 1
+    consumer._unacked_messages.add(hangs)
+    finish(consumer, ONE, 11)
+    assert not consumer.is_late(hangs)
+
+    consumer.not_finished("the rebalance continues")
+    assert not consumer._begun([ONE])
+    assert not consumer._unacked_messages
+    hangs.ack(consumer)
+    assert consumer._new_offset(ONE) is None, "neither is it acknowledged later"
+    assert consumer.is_late(hangs)
+    assert not consumer.is_late(again)
 
 
 def test_an_event_that_nobody_acknowledges_is_told_as_it_holds_up_all_commits(consumer: SteeredConsumer) -> None:
