@@ -261,11 +261,12 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def _may_work_on(self, message: Any, failed: Collection[Any]) -> bool:
         """Whether a stream of others than these agents works on a message, or has it in a batch."""
         own = {id(each) for agent in failed for actor in agent._actors for each in chain(actor.stream)}
-        streams = [each for first in list(self.first_streams) for each in chain(first) if id(each) not in own]
+        streams = [each for first in list(self.first_streams) for each in chain(first)]
         readers = [each for each in streams if message.topic in getattr(each.channel, "topics", ())]
-        channels = len(self.app.topics._tp_index.get(message.tp, ()))
-        if channels > 1 + len({id(stream.channel.queue) for stream in readers}):
-            return True
+        channels = self.app.topics._tp_index.get(message.tp, ())
+        if len(channels) > len({id(stream.channel.queue) for stream in readers}):
+            return True  # nobody knows whose it is
+        readers = [each for each in readers if id(each) not in own]
         return any(_has(stream, message) for stream in readers)
 
     def _new_consumer_thread(self) -> SteeredThread:

@@ -230,6 +230,30 @@ def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fai
     assert not begun[14].acked, "nobody has begun it"
 
 
+@pytest.mark.parametrize("unknown", [False, True])
+def test_two_agents_that_fail_with_one_event_do_not_wait_for_each_other(
+    consumer: SteeredConsumer, unknown: bool
+) -> None:
+    app = consumer.app
+    app.topics._acking_topics.add(ONE.topic)
+    message = ConsumerMessage(*ONE, 10, 1.0, 0, None, b"k", b"1", None, tp=ONE)
+    message.refcount = 1
+    consumer._unacked_messages.add(message)
+    for _ in range(2):
+        channel = Channel(app, [])
+        channel.topics = [ONE.topic]  # type: ignore[attr-defined]
+        app.topics._tp_index[ONE].add(channel)
+        stream = Stream(channel, None, enable_acks=False)
+        consumer.first_streams.add(stream)
+        agent = SimpleNamespace(concurrency=1, _actors=[SimpleNamespace(actor_task=None, stream=stream)])
+        consumer._count_as_failed(agent, message)
+    if unknown:
+        app.topics._tp_index[ONE].add(Channel(app, []))
+
+    consumer._let_go_of_failed()
+    assert message.acked is not unknown
+
+
 def test_what_is_not_finished_in_time_is_done_again_and_writes_no_more(consumer: SteeredConsumer) -> None:
     """Faust would wait for it without end; the group would put the worker out, and SIGTERM would not end it."""
     consumer.app.topics._acking_topics.add(ONE.topic)
