@@ -42,7 +42,8 @@ worker that is given their partition. | The partition stands; all others go on. 
 | `impossible-record-refused` | A changelog record that is larger than a request, or not bytes, ends the producer and \
 the worker. | An error of the app's event, before anything is written. | `transport/producer.py` |
 | `chained-agent-goes-on` | An agent that fails behind `group_by` or `through` takes no event any more, and each \
-rebalance waits for those that it has. Behind `take` it gets those of its first topic. | It goes on behind them. | \
+rebalance waits for those that it has. With `take` it loses one, or gets those of its first topic. | It goes on \
+behind them. | \
 `transport/chained.py` |
 | `key-none-kept` | A table's key None is written to the disk, and to the changelog as a record without a key. The \
 broker refuses that, and all records of other keys in the same batch. | It has the key that it has on the disk. | \

@@ -1,11 +1,13 @@
-"""Lets an agent go on behind `group_by` and `through` after it has failed (patch chained-agent-goes-on).
+"""Lets an agent go on behind `group_by`, `through` and `take` after it has failed (patch chained-agent-goes-on).
 
-Such an agent has a chain of streams: the first one reads its topic and sends each event on, the agent reads the last
-one.  At an exception Faust stops all of them, and starts the agent again with the first one, which stays stopped.  No
-event of its topic is ever acknowledged again, and each rebalance waits for that.  Behind `take` it is not stopped: the
-agent then gets the events of the first stream, with keys of other partitions.
+Behind `group_by` and `through` an agent has a chain of streams: the first one reads its topic and sends each event on,
+the agent reads the last one.  At an exception Faust stops all of them, and starts the agent again with the first one,
+which stays stopped.  No event of its topic is ever acknowledged again, and each rebalance waits for that.  Behind
+`take` in such a chain it is not stopped: the agent then gets the events of the first stream, with keys of other
+partitions.  `take` itself has taken one more event into the batch that failed, which nobody gets or acknowledges.
 
-Here the agent gets new streams on the old channels, with all that waits in their queues.
+Here the agent gets new streams on the old channels, with all that waits in their queues, and with the events that were
+on their way to it.
 """
 
 import asyncio
@@ -26,36 +28,73 @@ def chain(stream: Any) -> Iterator[Any]:
         each = each._next
 
 
-def go_on_behind_chains(agent: Any, count_as_failed: Callable[[Any], None]) -> None:
-    """Start the agent again with a new chain; what has failed on the way to it counts as failed, by its message."""
-    make, replace = agent.stream, agent._replace_actor
-    before: list[Any] = []
+def in_batch(stream: Any) -> list[Any] | None:
+    """The events of the batch that `take` and the like gather from a stream; None if there is none."""
+    for processor in stream._processors:
+        if getattr(processor, "__name__", "") == "add_to_buffer":
+            known = dict(zip(processor.__code__.co_freevars, processor.__closure__ or (), strict=True))
+            return list(known["event_add"].cell_contents.__self__) if "event_add" in known else []
+    return None
 
-    def make_again(*arguments: Any, **options: Any) -> Any:
-        made = make(*arguments, **options)
-        _use_channels(made, tuple(before))
+
+class Renewal:
+    """Starts an agent that has failed again with new streams, where it has more than the one that it reads."""
+
+    def __init__(self, agent: Any, count_as_failed: Callable[[Any], None]) -> None:
+        """`count_as_failed` is told messages."""
+        self._agent = agent
+        self._count_as_failed = count_as_failed
+        self._make, self._replace = agent.stream, agent._replace_actor
+        self._before: list[Any] = []
+        self._begun: dict[Any, list[tuple[Any, Any]]] = {}
+        """By the first stream of a failed actor: queues, and events that go back there."""
+        self._ending: dict[Any, list[Any]] = {}
+        """By the same: the tasks that send on or gather."""
+        agent.stream, agent._replace_actor = self._make_again, self._replace_failed
+
+    def stop(self, stream: Any, reason: BaseException | None) -> None:
+        """Stop what sends events on to the agent or gathers them, before anything else can run."""
+        streams = list(chain(stream))
+        batch = in_batch(streams[-1])
+        if batch is None and all(first.channel is second.channel for first, second in pairwise(streams)):
+            return
+        back = self._begun[streams[0]] = []
+        ending = self._ending[streams[0]] = []
+        for each in streams if batch is not None else streams[:-1]:
+            event = each.current_event
+            if event is not None and not event.message.acked and not any(event is other for other in batch or ()):
+                if _has_failed(each, reason):
+                    self._count_as_failed(event.message)
+                else:
+                    back.append((each.channel.queue, event))
+            for task in list(each._futures):
+                task.cancel()
+                ending.append(task)
+
+    def goes_back(self, stream: Any) -> set[int]:
+        """The ids of the messages that the agent gets again."""
+        return {id(event.message) for _, event in self._begun.get(next(chain(stream)), ())}
+
+    def _make_again(self, *arguments: Any, **options: Any) -> Any:
+        made = self._make(*arguments, **options)
+        _use_channels(made, tuple(self._before))
         return made
 
-    async def replace_chained(actor: Any, index: int) -> Any:
+    async def _replace_failed(self, actor: Any, index: int) -> Any:
         streams = list(chain(actor.stream))
-        if all(first.channel is second.channel for first, second in pairwise(streams)):
-            return await replace(actor, index)
-        await _end(streams)
-        for stream in streams[:-1]:
-            if (event := stream.current_event) is not None and not event.message.acked:
-                if _has_failed(stream, actor.crash_reason):
-                    count_as_failed(event.message)
-                else:
-                    stream.channel.queue._queue.appendleft(event)
-                stream.current_event = None
-        before[:] = streams
+        back = self._begun.pop(streams[0], None)
+        if back is None:
+            return await self._replace(actor, index)
+        await _end(streams, self._ending.pop(streams[0]))
+        for queue, event in back:
+            queue._queue.appendleft(event)
+        self._before[:] = streams
         try:
-            channel, partitions = streams[0].channel, actor.active_partitions
-            return await agent._start_one(index=index, active_partitions=partitions, channel=channel)
+            return await self._agent._start_one(
+                index=index, active_partitions=actor.active_partitions, channel=streams[0].channel
+            )
         finally:
-            before.clear()
-
-    agent.stream, agent._replace_actor = make_again, replace_chained
+            self._before.clear()
 
 
 def _use_channels(stream: Any, before: Sequence[Any]) -> None:
@@ -78,13 +117,12 @@ def _use_channels(stream: Any, before: Sequence[Any]) -> None:
     stream.noack = lambda: go_on(kind.noack(stream))
 
 
-async def _end(streams: Sequence[Any]) -> None:
+async def _end(streams: Sequence[Any], tasks: Sequence[Any]) -> None:
     """Stop a chain, which may be about to stop already."""
+    if tasks:
+        await asyncio.wait(tasks, timeout=END_LIMIT_S)
     await streams[0].stop()
-    running = [task for stream in streams for task in stream._futures if not task.done()]
-    if running:
-        await asyncio.wait(running, timeout=END_LIMIT_S)
-    for stream in streams[1:]:  # who sends on passes its end on, too
+    for stream in streams:  # who sends on or gathers passes its end on, too
         errors = stream.channel.queue._errors
         kept = [error for error in errors if not isinstance(error, asyncio.CancelledError)]
         errors.clear()

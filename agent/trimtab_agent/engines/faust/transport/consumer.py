@@ -26,7 +26,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.transport.chained import chain, go_on_behind_chains
+from trimtab_agent.engines.faust.transport.chained import Renewal, chain, in_batch
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
@@ -186,8 +186,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._note_streams(self.app)
         self._follow_replies(self.app._reply_consumer)
         for agent in self.app.agents.values():
-            agent._on_error = self._let_go_at_error(agent, agent._on_error)
-            go_on_behind_chains(agent, functools.partial(self._count_as_failed, agent))
+            renewal = Renewal(agent, functools.partial(self._count_as_failed, agent))
+            agent._on_error = self._let_go_at_error(agent, renewal, agent._on_error)
         leader = self.app._leader_assignor
         is_leader = leader.is_leader
         leader.is_leader = lambda: not self.fence.closed_now() and is_leader()  # (patch fence-after-session)
@@ -214,23 +214,24 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         replies._reply_topic = lambda name: aiter(reply_topic(name))  # (patch replies-acknowledged)
         replies.add = note_and_add
 
-    def _let_go_at_error(self, agent: Any, on_error: Any) -> Any:
+    def _let_go_at_error(self, agent: Any, renewal: Renewal, on_error: Any) -> Any:
         """Let the events of a failing agent count as done also if it acknowledges by hand (patch failed-event-done)."""
 
         async def let_go(*arguments: Any) -> None:
             task = asyncio.current_task()
             for actor in [actor for actor in agent._actors if actor.actor_task is task]:
                 stream = actor.stream.get_active_stream()
+                renewal.stop(actor.stream, arguments[-1])
                 if not (stream.enable_acks or self.fence.broken):
-                    in_batch = any(getattr(each, "__name__", "") == "add_to_buffer" for each in stream._processors)
-                    self._note_failed(agent, stream, all_of_topics=in_batch and agent.concurrency == 1)
+                    whole = in_batch(stream) is not None and agent.concurrency == 1
+                    self._note_failed(agent, stream, renewal.goes_back(actor.stream), all_of_topics=whole)
             self._let_go_of_failed()
             if on_error is not None:
                 await on_error(*arguments)
 
         return let_go
 
-    def _note_failed(self, agent: Any, stream: Any, *, all_of_topics: bool) -> None:
+    def _note_failed(self, agent: Any, stream: Any, stay: Collection[int], *, all_of_topics: bool) -> None:
         """Note what this stream has begun: its event, or all of its topics, if they are its batch.
 
         Others may be in the hands of tasks that will acknowledge them.
@@ -240,7 +241,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         queued = _messages_in([stream.channel.queue]) if topics else set()
         for message in self._unacked_messages:
             mine = message.topic in topics or (current is not None and message is current.message)
-            if mine and id(message) not in queued:
+            if mine and id(message) not in queued and id(message) not in stay:
                 self._count_as_failed(agent, message)
 
     def _count_as_failed(self, agent: Any, message: Any) -> None:

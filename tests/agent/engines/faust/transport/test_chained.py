@@ -11,7 +11,7 @@ from faust.streams import current_event
 from faust.types import TP
 from faust.types.tuples import Message
 
-from trimtab_agent.engines.faust.transport.chained import go_on_behind_chains
+from trimtab_agent.engines.faust.transport.chained import Renewal
 
 FAILS = 2
 LIMIT_S = 20.0
@@ -83,6 +83,16 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
     loop.close()
 
 
+def renew(agent: Any, play: Play) -> None:
+    renewal = Renewal(agent, lambda message: play.failed.append(message.offset))
+
+    async def on_error(_: Any, reason: BaseException) -> None:
+        for actor in [each for each in agent._actors if each.actor_task is asyncio.current_task()]:
+            renewal.stop(actor.stream, reason)
+
+    agent._on_error = on_error
+
+
 async def body_fails(play: Play, stream: Any) -> None:
     async for value in stream.group_by(lambda value: value, name="x", topic=play.behind):
         play.note(value)
@@ -116,6 +126,14 @@ async def batch_fails(play: Play, stream: Any) -> None:
             play.check(value)
 
 
+async def batch_alone_fails(play: Play, stream: Any) -> None:
+    async for values in stream.take(1, within=0.1):
+        await asyncio.sleep(0.05)  # the next one is waiting to be gathered
+        for value in values:
+            play.got.append((value, "in"))
+            play.check(value)
+
+
 async def by_hand(play: Play, stream: Any) -> None:
     async for event in stream.noack().group_by(lambda value: value, name="x", topic=play.behind).events():
         play.note(event.value)
@@ -135,6 +153,7 @@ async def plain(play: Play, stream: Any) -> None:
         (through_fails, "behind", [1, 2, 3, 4, 5], []),
         (chained_twice, "further", [1, 2, 3, 4, 5], []),
         (batch_fails, "behind", [1, 2, 3, 4, 5], []),
+        (batch_alone_fails, "in", [1, 2, 3, 4, 5], []),
         (by_hand, "behind", [1, 2, 3, 4, 5], []),
         (plain, "in", [1, 2, 3, 4, 5], []),
     ],
@@ -148,12 +167,12 @@ def test_after_an_exception_it_gets_what_comes_behind(
     async def run() -> None:
         play.app.flow_control.resume()
         agent = play.app.agent(play.inputs)(lambda stream: function(play, stream))
-        go_on_behind_chains(agent, lambda message: play.failed.append(message.offset))
+        renew(agent, play)
         await agent.start()
         await asyncio.sleep(0.1)
         for value in (1, FAILS):
             await play.deliver("in", value)
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.0 if value == FAILS else 0.2)
         for value in (3, 4, 5):
             await play.deliver("in", value)
         await play.until(len(got))
@@ -169,7 +188,7 @@ def test_the_same_after_a_record_that_cannot_be_decoded(play: Play) -> None:
     async def run() -> None:
         play.app.flow_control.resume()
         agent = play.app.agent(play.inputs)(lambda stream: body_fails(play, stream))
-        go_on_behind_chains(agent, lambda message: play.failed.append(message.offset))
+        renew(agent, play)
         await agent.start()
         await asyncio.sleep(0.1)
         await play.deliver("in", 1)

@@ -30,6 +30,7 @@ from trimtab_agent.engines.faust.transport.consumer import (
 from trimtab_agent.engines.faust.transport.unreadable import UnreadableRecord
 
 ONE, OTHER = TP("in", 1), TP("in", 2)
+NO_RENEWAL: Any = SimpleNamespace(stop=lambda *_: None, goes_back=lambda _: set())
 
 
 class Event:
@@ -177,7 +178,7 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
         stream.get_active_stream = stream.get_root_stream = lambda: stream
         actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
         agent = SimpleNamespace(concurrency=concurrency, _actors=[actor])
-        await consumer._let_go_at_error(agent, on_error)(agent, ValueError())
+        await consumer._let_go_at_error(agent, NO_RENEWAL, on_error)(agent, ValueError())
         assert sorted(message.offset for message in begun if message.acked) == done
 
     asyncio.get_event_loop().run_until_complete(fail())
@@ -212,7 +213,7 @@ def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fai
 
     async def fail() -> None:
         failing._actors[0].actor_task = asyncio.current_task()
-        await consumer._let_go_at_error(failing, None)(failing, ValueError())
+        await consumer._let_go_at_error(failing, NO_RENEWAL, None)(failing, ValueError())
 
     asyncio.get_event_loop().run_until_complete(fail())
     assert sorted(n for n, message in begun.items() if message.acked) == [10, 11]
