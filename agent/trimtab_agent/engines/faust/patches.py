@@ -23,7 +23,8 @@ before their tables are restored. | The flow stops before every assignment. | `t
 | `idle-worker-stays-member` | A worker without partitions never fetches, leaves the group after \
 `broker_max_poll_interval` and never rejoins. | It counts as fetching. | `transport/thread.py` |
 | `begun-events-finished` | Clearing the queues takes an event away from one agent after another agent on the same \
-topic has finished it. It is never acknowledged, and the rebalance hangs. | Begun events are finished first. | \
+topic has finished it. It is never acknowledged, and the rebalance hangs, as it does for an agent that hangs. | \
+Begun events are finished first, for a limited time. | \
 `transport/consumer.py` |
 | `commit-up-to-first-gap` | A commit may skip an unfinished event. | It ends at the first unfinished one. | \
 `transport/consumer.py` |
@@ -40,6 +41,10 @@ worker that is given their partition. | The partition stands; all others go on. 
 `transport/consumer.py` |
 | `impossible-record-refused` | A changelog record that is larger than a request, or not bytes, ends the producer and \
 the worker. | An error of the app's event, before anything is written. | `transport/producer.py` |
+| `chained-agent-goes-on` | An agent that fails behind `group_by` or `through` takes no event any more, and each \
+rebalance waits for those that it has. With `take` it loses one, or gets those of its first topic. | It goes on \
+behind them. | \
+`transport/chained.py` |
 | `key-none-kept` | A table's key None is written to the disk, and to the changelog as a record without a key. The \
 broker refuses that, and all records of other keys in the same batch. | It has the key that it has on the disk. | \
 `safety/store_guard.py` |
@@ -131,6 +136,7 @@ class Patch(StrEnum):
     STANDS = "stand-at-refused-record"
     UNREADABLE = "stand-at-unreadable-record"
     IMPOSSIBLE = "impossible-record-refused"
+    CHAINED = "chained-agent-goes-on"
     KEY_NONE = "key-none-kept"
     LATE_WRITE = "late-write-refused"
     AFTER_REFUSAL = "go-on-after-refusal"

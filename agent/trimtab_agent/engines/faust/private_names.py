@@ -238,12 +238,29 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         faust.Agent,
-        (Patch.FENCE, Patch.FAILED_DONE),
+        (Patch.FENCE, Patch.FAILED_DONE, Patch.CHAINED),
         "CPU metering of its coroutine; the messages that an agent works on; agents that cannot be steered",
         ("_actors", "_on_error", "isolated_partitions"),
-        (("_execute_actor", ("coro", "aref")),),
+        (
+            ("_execute_actor", ("coro", "aref")),
+            ("_replace_actor", ("service", "index")),
+            ("_start_one", ("index", "active_partitions", "stream", "channel")),
+            ("stream", ("channel", "active_partitions")),
+        ),
     ),
-    Private(faust.Stream, (Patch.FAILED_DONE,), "", ("_processors", "enable_acks", "current_event")),
+    Private(
+        faust.Stream,
+        (Patch.FAILED_DONE, Patch.CHAINED),
+        "",
+        ("_processors", "enable_acks", "current_event", "_next", "_active_agens", "_futures"),
+        (
+            ("group_by", ("key", "name", "topic", "partitions")),
+            ("through", ("channel",)),
+            ("noack", ()),
+            ("get_root_stream", ()),
+            ("_passive_drainer", ("channel", "declare")),
+        ),
+    ),
     Private(
         ReplyConsumer,
         (Patch.REPLIES, Patch.ASKING),

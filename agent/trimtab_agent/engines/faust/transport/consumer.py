@@ -9,8 +9,9 @@ import copy
 import functools
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from faust.exceptions import ConsumerNotStarted
@@ -25,6 +26,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
 from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.transport.chained import Renewal, chain, in_batch
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
@@ -55,6 +57,8 @@ FORBIDDEN_S = 5.0
 COMMITS_WAIT = "its outputs or commits do not get through"
 UNREADABLE_S = 10.0
 """How often it is tried to read what could not be read."""
+BATCHES = ("take", "take_events", "take_with_timestamp")
+"""Faust's generators that acknowledge the events of a batch, by name; they keep them in `events`."""
 
 
 class Watcher(Protocol):
@@ -172,15 +176,31 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._asking: dict[Any, Any] = {}
         """Answers that agents wait for, with the messages that they work on meanwhile (patch asking-not-waited-for)."""
         self._finishing = False
-        self._failed: dict[Any, Any] = {}
-        """Events that agents have begun which have failed, each with its agent, until they count as done."""
+        self._given_up: WeakSet[Any] = WeakSet()
+        """Messages that were not finished before their generation ended."""
+        self._failed: dict[Any, list[Any]] = {}
+        """Messages that agents have begun which have failed, each with these agents, until they count as done."""
+        self.first_streams: WeakSet[Any] = WeakSet()
+        """Those that read a topic, of agents and of tasks; others are behind them."""
         super().__init__(transport, *args, **options)
+        self._note_streams(self.app)
         self._follow_replies(self.app._reply_consumer)
         for agent in self.app.agents.values():
-            agent._on_error = self._let_go_at_error(agent, agent._on_error)
+            renewal = Renewal(agent, functools.partial(self._count_as_failed, agent))
+            agent._on_error = self._let_go_at_error(agent, renewal, agent._on_error)
         leader = self.app._leader_assignor
         is_leader = leader.is_leader
         leader.is_leader = lambda: not self.fence.closed_now() and is_leader()  # (patch fence-after-session)
+
+    def _note_streams(self, app: Any) -> None:
+        make = app.stream
+
+        def make_and_note(*arguments: Any, **options: Any) -> Any:
+            made = make(*arguments, **options)
+            self.first_streams.add(made)
+            return made
+
+        app.stream = make_and_note
 
     def _follow_replies(self, replies: Any) -> None:
         reply_topic, add = replies._reply_topic, replies.add
@@ -194,23 +214,24 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         replies._reply_topic = lambda name: aiter(reply_topic(name))  # (patch replies-acknowledged)
         replies.add = note_and_add
 
-    def _let_go_at_error(self, agent: Any, on_error: Any) -> Any:
+    def _let_go_at_error(self, agent: Any, renewal: Renewal, on_error: Any) -> Any:
         """Let the events of a failing agent count as done also if it acknowledges by hand (patch failed-event-done)."""
 
         async def let_go(*arguments: Any) -> None:
             task = asyncio.current_task()
             for actor in [actor for actor in agent._actors if actor.actor_task is task]:
                 stream = actor.stream.get_active_stream()
+                renewal.stop(actor.stream, arguments[-1])
                 if not (stream.enable_acks or self.fence.broken):
-                    in_batch = any(getattr(each, "__name__", "") == "add_to_buffer" for each in stream._processors)
-                    self._note_failed(agent, stream, all_of_topics=in_batch and agent.concurrency == 1)
+                    whole = in_batch(stream) is not None and agent.concurrency == 1
+                    self._note_failed(agent, stream, renewal.goes_back(actor.stream), all_of_topics=whole)
             self._let_go_of_failed()
             if on_error is not None:
                 await on_error(*arguments)
 
         return let_go
 
-    def _note_failed(self, agent: Any, stream: Any, *, all_of_topics: bool) -> None:
+    def _note_failed(self, agent: Any, stream: Any, stay: Collection[int], *, all_of_topics: bool) -> None:
         """Note what this stream has begun: its event, or all of its topics, if they are its batch.
 
         Others may be in the hands of tasks that will acknowledge them.
@@ -220,8 +241,11 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         queued = _messages_in([stream.channel.queue]) if topics else set()
         for message in self._unacked_messages:
             mine = message.topic in topics or (current is not None and message is current.message)
-            if mine and id(message) not in queued:
-                self._failed[message] = agent
+            if mine and id(message) not in queued and id(message) not in stay:
+                self._count_as_failed(agent, message)
+
+    def _count_as_failed(self, agent: Any, message: Any) -> None:
+        self._failed.setdefault(message, []).append(agent)
 
     def _let_go_of_failed(self) -> None:
         """Acknowledge events of agents that have failed, once no other agent has them."""
@@ -230,22 +254,21 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         index = self.app.topics._tp_index
         tps = {message.tp for message in self._failed}
         queued = _messages_in({channel.queue for tp in tps for channel in index.get(tp, ())})
-        for message, agent in list(self._failed.items()):
-            if message.refcount == 1 and id(message) not in queued and not self._may_work_on(message, agent):
+        for message, agents in list(self._failed.items()):
+            if message.refcount == 1 and id(message) not in queued and not self._may_work_on(message, agents):
                 message.ack(self)
                 del self._failed[message]
 
-    def _may_work_on(self, message: Any, failed: Any) -> bool:
-        """Whether a stream of another agent works on a message, or has it in a batch; or one that no agent has."""
-        agents = [agent for agent in self.app.agents.values() if agent is not failed]
-        streams = [stream for agent in agents for actor in agent._actors for stream in _chain(actor.stream)]
-        readers = [stream for stream in streams if message.topic in getattr(stream.channel, "topics", ())]
-        channels = len(self.app.topics._tp_index.get(message.tp, ()))
-        if channels > 1 + len({id(stream.channel.queue) for stream in readers}):
-            return True
-        events = [stream.current_event for stream in readers]
-        by_hand = not all(stream.enable_acks for stream in readers)
-        return by_hand or any(event is not None and event.message is message for event in events)
+    def _may_work_on(self, message: Any, failed: Collection[Any]) -> bool:
+        """Whether a stream of others than these agents works on a message, or has it in a batch."""
+        own = {id(each) for agent in failed for actor in agent._actors for each in chain(actor.stream)}
+        streams = [each for first in list(self.first_streams) for each in chain(first)]
+        readers = [each for each in streams if message.topic in getattr(each.channel, "topics", ())]
+        channels = self.app.topics._tp_index.get(message.tp, ())
+        if len(channels) > len({id(stream.channel.queue) for stream in readers}):
+            return True  # nobody knows whose it is
+        readers = [each for each in readers if id(each) not in own]
+        return any(_has(stream, message) for stream in readers)
 
     def _new_consumer_thread(self) -> SteeredThread:
         return SteeredThread(self, loop=self.loop, beacon=self.beacon)
@@ -456,8 +479,15 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self.not_finished("the worker stops")
 
     def not_finished(self, what: str) -> None:
-        """Begun events were not finished in time."""
-        self.log.warning("begun events were not finished in time; %s without them", what)
+        """Begun events were not finished in time: they are read again, and what they still write is too late.
+
+        Faust would wait for them without end.
+        """
+        self.log.warning("begun events were not finished in time; %s without them, and they are done again", what)
+        for message in self._all_begun():
+            message.acked = True  # who acknowledges it later must not do so for its copy
+            self._given_up.add(message)
+            self._unacked_messages.discard(message)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Stop the flow (patch flow-stopped-before-assignment), then let Faust restore its tables."""
@@ -540,6 +570,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
         Also between a revocation and the end of the recovery.  An event of a channel in memory is in no key group.
         """
+        if self._cause(message) in self._given_up:
+            return True
         tp = message.tp
         start = self._writes_from.get(tp)
         if start is None:
@@ -805,8 +837,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def tell_of_gaps(self, now: float) -> None:
         """Tell of an event that holds up all commits of its partition; `now` in epoch seconds.
 
-        An agent that acknowledges by hand, and fails before it does, never comes back to it.  One that fails in its
-        `group_by` takes no event any more.
+        An agent that acknowledges by hand, and fails before it does, never comes back to it.  One that hangs takes no
+        event any more.
         """
         seen = self._gaps
         begun = {(message.tp, message.offset) for message in self._all_begun()}
@@ -889,12 +921,15 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.in_work.forget(tps)
 
 
-def _chain(stream: Any) -> Iterator[Any]:
-    """The streams of an agent: the one that reads its topic, and those behind `group_by` and `through`."""
-    each = stream.get_root_stream()
-    while each is not None:
-        yield each
-        each = each._next
+def _has(stream: Any, message: Any) -> bool:
+    """Whether a stream works on a message, or has it in a batch; perhaps, if it acknowledges by hand."""
+    if stream.current_event is not None and stream.current_event.message is message:
+        return True
+    if stream.enable_acks:
+        return False
+    batches = [each for each in stream._active_agens if each.ag_frame is not None and each.__name__ in BATCHES]
+    held = [event for each in batches for event in each.ag_frame.f_locals.get("events", ())]
+    return not batches or any(event.message is message for event in held)
 
 
 def _messages_in(queues: Collection[Any]) -> set[int]:

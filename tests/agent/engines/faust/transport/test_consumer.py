@@ -31,6 +31,7 @@ from trimtab_agent.engines.faust.transport.thread import SteeredThread
 from trimtab_agent.engines.faust.transport.unreadable import UnreadableRecord
 
 ONE, OTHER = TP("in", 1), TP("in", 2)
+NO_RENEWAL: Any = SimpleNamespace(stop=lambda *_: None, goes_back=lambda _: set())
 
 
 class Event:
@@ -49,6 +50,22 @@ class Channel:
     @property
     def left(self) -> list[tuple[TP, int]]:
         return [(event.tp, event.offset) for event in self.queue._queue]
+
+
+class Stream:
+    """As much of a stream as is asked who has a message."""
+
+    _next = None
+
+    def __init__(self, channel: Any, event: Any, *, enable_acks: bool) -> None:
+        self.channel, self.current_event, self.enable_acks = channel, event, enable_acks
+        self._processors: list[Any] = []
+        self._active_agens: list[Any] = []
+
+    def get_active_stream(self) -> "Stream":
+        return self
+
+    get_root_stream = get_active_stream
 
 
 class Watched:
@@ -157,12 +174,12 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
             _processors=processors,
             channel=SimpleNamespace(topics=[ONE.topic], queue=SimpleNamespace(_queue=[])),
             current_event=SimpleNamespace(message=begun[1]),
+            _next=None,
         )
-        actor = SimpleNamespace(
-            actor_task=asyncio.current_task(), stream=SimpleNamespace(get_active_stream=lambda: stream)
-        )
-        agent = SimpleNamespace(concurrency=concurrency, _actors=[actor, SimpleNamespace(actor_task=None)])
-        await consumer._let_go_at_error(agent, on_error)(agent, ValueError())
+        stream.get_active_stream = stream.get_root_stream = lambda: stream
+        actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
+        agent = SimpleNamespace(concurrency=concurrency, _actors=[actor])
+        await consumer._let_go_at_error(agent, NO_RENEWAL, on_error)(agent, ValueError())
         assert sorted(message.offset for message in begun if message.acked) == done
 
     asyncio.get_event_loop().run_until_complete(fail())
@@ -185,10 +202,8 @@ def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fai
         channel.topics = [ONE.topic]  # type: ignore[attr-defined]
         app.topics._tp_index[ONE].add(channel)
         event = None if current is None else SimpleNamespace(message=begun[current])
-        stream = SimpleNamespace(
-            enable_acks=enable_acks, _processors=[], channel=channel, current_event=event, _next=None
-        )
-        stream.get_active_stream = stream.get_root_stream = lambda: stream
+        stream = Stream(channel, event, enable_acks=enable_acks)
+        consumer.first_streams.add(stream)
         return SimpleNamespace(concurrency=1, _actors=[SimpleNamespace(actor_task=None, stream=stream)])
 
     # The first has not taken 14; the other works on 12, has not taken 13, and 11 has passed both but for the failed.
@@ -199,7 +214,7 @@ def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fai
 
     async def fail() -> None:
         failing._actors[0].actor_task = asyncio.current_task()
-        await consumer._let_go_at_error(failing, None)(failing, ValueError())
+        await consumer._let_go_at_error(failing, NO_RENEWAL, None)(failing, ValueError())
 
     asyncio.get_event_loop().run_until_complete(fail())
     assert sorted(n for n, message in begun.items() if message.acked) == [10, 11]
@@ -215,6 +230,50 @@ def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fai
     consumer._let_go_of_failed()
     assert begun[13].acked
     assert not begun[14].acked, "nobody has begun it"
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_two_agents_that_fail_with_one_event_do_not_wait_for_each_other(
+    consumer: SteeredConsumer, unknown: bool
+) -> None:
+    app = consumer.app
+    app.topics._acking_topics.add(ONE.topic)
+    message = ConsumerMessage(*ONE, 10, 1.0, 0, None, b"k", b"1", None, tp=ONE)
+    message.refcount = 1
+    consumer._unacked_messages.add(message)
+    for _ in range(2):
+        channel = Channel(app, [])
+        channel.topics = [ONE.topic]  # type: ignore[attr-defined]
+        app.topics._tp_index[ONE].add(channel)
+        stream = Stream(channel, None, enable_acks=False)
+        consumer.first_streams.add(stream)
+        agent = SimpleNamespace(concurrency=1, _actors=[SimpleNamespace(actor_task=None, stream=stream)])
+        consumer._count_as_failed(agent, message)
+    if unknown:
+        app.topics._tp_index[ONE].add(Channel(app, []))
+
+    consumer._let_go_of_failed()
+    assert message.acked is not unknown
+
+
+def test_what_is_not_finished_in_time_is_done_again_and_writes_no_more(consumer: SteeredConsumer) -> None:
+    """Faust would wait for it without end; the group would put the worker out, and SIGTERM would not end it."""
+    consumer.app.topics._acking_topics.add(ONE.topic)
+    consumer._writes_from[ONE] = 10
+    give(consumer, ONE, 10, 11)
+    hangs, again = (ConsumerMessage(*ONE, 10, 1.0, 0, None, b"k", b"1", None, tp=ONE) for _ in range(2))
+    hangs.refcount = again.refcount = 1
+    consumer._unacked_messages.add(hangs)
+    finish(consumer, ONE, 11)
+    assert not consumer.is_late(hangs)
+
+    consumer.not_finished("the rebalance continues")
+    assert not consumer._begun([ONE])
+    assert not consumer._unacked_messages
+    hangs.ack(consumer)
+    assert consumer._new_offset(ONE) is None, "neither is it acknowledged later"
+    assert consumer.is_late(hangs)
+    assert not consumer.is_late(again)
 
 
 def test_an_event_that_nobody_acknowledges_is_told_as_it_holds_up_all_commits(consumer: SteeredConsumer) -> None:

@@ -1,0 +1,204 @@
+"""An agent that has failed behind `group_by` or `through` goes on there: real agents and streams of Faust."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import faust
+import pytest
+from faust.events import Event
+from faust.streams import current_event
+from faust.types import TP
+from faust.types.tuples import Message
+
+from trimtab_agent.engines.faust.transport.chained import Renewal
+
+FAILS = 2
+LIMIT_S = 20.0
+
+
+class Play:
+    """An agent whose events come from a topic `in`, and whose own topics are in memory."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.inputs = app.topic("in", value_type=int)
+        self.behind = app.topic("behind", value_type=int)
+        self.further = app.topic("further", value_type=int)
+        self.got: list[tuple[int, str]] = []
+        self.failed: list[int] = []
+        self.sending_fails = False
+        self.to_fail = {FAILS}
+        """Values at which it fails, each once."""
+
+    def check(self, value: int) -> int:
+        if value in self.to_fail:
+            self.to_fail.remove(value)
+            raise ValueError("on purpose")
+        return value
+
+    def note(self, value: int) -> None:
+        event = current_event()
+        self.got.append((value, "" if event is None else event.message.topic))
+        self.check(value)
+
+    def channels(self, topic: str) -> list[Any]:
+        return [channel for channel in self.app.topics if topic in channel.topics]
+
+    async def deliver(self, topic: str, value: int) -> None:
+        for channel in self.channels(topic):
+            tp = TP(topic, 0)
+            message = Message(topic, 0, value, 1.0, 0, None, None, b"", None, tp=tp, generation_id=0)
+            await channel.queue.put(channel._create_event(None, value, headers={}, message=message))
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while len(self.got) < count:
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    app = faust.App("ks", web_enabled=False, store="memory://", broker="kafka://127.0.0.1:1")
+    app.consumer_generation_id = 0
+    made = Play(app)
+
+    async def forward(event: Any, channel: Any, key: Any = None, **_: Any) -> None:
+        if made.sending_fails:
+            made.check(event.value)
+        await made.deliver(str(channel.topics[0]), event.value)
+
+    async def nothing(*_: Any, **__: Any) -> None: ...
+
+    monkeypatch.setattr(Event, "forward", forward)
+    monkeypatch.setattr(type(made.behind), "maybe_declare", nothing)
+    yield made
+    for _ in range(3):  # a supervisor may just have started an agent again
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0.02))
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+def renew(agent: Any, play: Play) -> None:
+    renewal = Renewal(agent, lambda message: play.failed.append(message.offset))
+
+    async def on_error(_: Any, reason: BaseException) -> None:
+        for actor in [each for each in agent._actors if each.actor_task is asyncio.current_task()]:
+            renewal.stop(actor.stream, reason)
+
+    agent._on_error = on_error
+
+
+async def body_fails(play: Play, stream: Any) -> None:
+    async for value in stream.group_by(lambda value: value, name="x", topic=play.behind):
+        play.note(value)
+
+
+async def key_fails(play: Play, stream: Any) -> None:
+    async for value in stream.group_by(play.check, name="x", topic=play.behind):
+        play.note(value)
+
+
+async def sending_fails(play: Play, stream: Any) -> None:
+    play.sending_fails = True
+    async for value in stream.group_by(lambda value: value, name="x", topic=play.behind):
+        play.note(value)
+
+
+async def through_fails(play: Play, stream: Any) -> None:
+    async for value in stream.through(play.behind):
+        play.note(value)
+
+
+async def chained_twice(play: Play, stream: Any) -> None:
+    async for value in stream.group_by(lambda value: value, name="x", topic=play.behind).through(play.further):
+        play.note(value)
+
+
+async def batch_fails(play: Play, stream: Any) -> None:
+    async for values in stream.group_by(lambda value: value, name="x", topic=play.behind).take(1, within=0.1):
+        for value in values:
+            play.got.append((value, "behind"))
+            play.check(value)
+
+
+async def batch_alone_fails(play: Play, stream: Any) -> None:
+    async for values in stream.take(10, within=0.05):
+        await asyncio.sleep(0.3)  # the next one is waiting to be gathered
+        for value in values:
+            play.got.append((value, "in"))
+            play.check(value)
+
+
+async def by_hand(play: Play, stream: Any) -> None:
+    async for event in stream.noack().group_by(lambda value: value, name="x", topic=play.behind).events():
+        play.note(event.value)
+
+
+async def plain(play: Play, stream: Any) -> None:
+    async for value in stream:
+        play.note(value)
+
+
+@pytest.mark.parametrize(
+    ("function", "topic", "got", "failed"),
+    [
+        (body_fails, "behind", [1, 2, 3, 4, 5], []),
+        (key_fails, "behind", [1, 3, 4, 5], []),  # Faust leaves it out
+        (sending_fails, "behind", [1, 3, 4, 5], [FAILS]),
+        (through_fails, "behind", [1, 2, 3, 4, 5], []),
+        (chained_twice, "further", [1, 2, 3, 4, 5], []),
+        (batch_fails, "behind", [1, 2, 3, 4, 5], []),
+        (batch_alone_fails, "in", [1, 2, 3, 4, 5], []),
+        (by_hand, "behind", [1, 2, 3, 4, 5], []),
+        (plain, "in", [1, 2, 3, 4, 5], []),
+    ],
+    ids=lambda each: each.__name__ if callable(each) else None,
+)
+def test_after_an_exception_it_gets_what_comes_behind(
+    play: Play, function: Callable[[Play, Any], Any], topic: str, got: list[int], failed: list[int]
+) -> None:
+    """Stock Faust stops such an agent for ever, or (behind a batch) gives it the events of its first topic."""
+
+    pause_s = 0.15 if function is batch_alone_fails else 0.0
+
+    async def run() -> None:
+        play.app.flow_control.resume()
+        agent = play.app.agent(play.inputs)(lambda stream: function(play, stream))
+        renew(agent, play)
+        await agent.start()
+        await asyncio.sleep(0.1)
+        for value in (1, FAILS):
+            await play.deliver("in", value)
+            await asyncio.sleep(pause_s if value == FAILS else 0.5)
+        for value in (3, 4, 5):
+            await play.deliver("in", value)
+        await play.until(len(got))
+        await asyncio.sleep(0.2)
+        assert play.got == [(value, topic) for value in got]
+        assert play.failed == failed
+        assert all(len(play.channels(each)) <= 1 for each in ("in", "behind", "further")), "two would get each event"
+
+    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+
+
+def test_the_same_after_a_record_that_cannot_be_decoded(play: Play) -> None:
+    async def run() -> None:
+        play.app.flow_control.resume()
+        agent = play.app.agent(play.inputs)(lambda stream: body_fails(play, stream))
+        renew(agent, play)
+        await agent.start()
+        await asyncio.sleep(0.1)
+        await play.deliver("in", 1)
+        await asyncio.sleep(0.2)
+        await play.channels("in")[0].throw(ValueError("not decoded"))
+        await asyncio.sleep(0.2)
+        await play.deliver("in", 3)
+        await play.until(2)
+        assert play.got == [(1, "behind"), (3, "behind")]
+
+    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
