@@ -121,7 +121,7 @@ command = ["{sys.executable}", "{fake_worker.__file__}"]
             self._producer.produce(record.topic, record.value, key=record.key, headers=headers)
         self._producer.commit_transaction(60)
 
-    def read(self, topic: str, enough: Callable[[list[bytes]], bool], limit_s: float = 60.0) -> list[bytes]:
+    def read(self, topic: str, enough: Callable[[list[bytes]], bool], limit_s: float = 120.0) -> list[bytes]:
         """All records of a topic, once there are enough of them."""
         consumer = Consumer({"bootstrap.servers": self.broker.address, "group.id": "r", "enable.auto.commit": False})
         try:
@@ -138,21 +138,21 @@ command = ["{sys.executable}", "{fake_worker.__file__}"]
         finally:
             consumer.close()
 
-    def acks(self, count: int, limit_s: float = 60.0) -> list[Ack]:
+    def acks(self, count: int, limit_s: float = 120.0) -> list[Ack]:
         return [decode_ack(payload) for payload in self.read(self.topics.acks, lambda f: len(f) >= count, limit_s)]
 
-    def await_answers(self, wanted: set[tuple[int, Phase]]) -> None:
-        """Until these (epoch number, phase) have been acked, whatever else and however often."""
+    def await_answers(self, wanted: set[tuple[int, Phase]]) -> list[Ack]:
+        """All acks, once these (epoch number, phase) are among them, whatever else and however often."""
 
         def all_there(found: list[bytes]) -> bool:
             return wanted <= {(ack.epoch.number, ack.phase) for ack in map(decode_ack, found)}
 
-        self.read(self.topics.acks, all_there)
+        return [decode_ack(payload) for payload in self.read(self.topics.acks, all_there)]
 
     def phases(self, count: int) -> list[tuple[str, Phase]]:
         return [(ack.kind.value, ack.phase) for ack in self.acks(count)]
 
-    def report(self, wanted: Callable[[Report], bool], limit_s: float = 60.0) -> Report:
+    def report(self, wanted: Callable[[Report], bool], limit_s: float = 120.0) -> Report:
         """The first report as wanted."""
 
         def match(found: list[bytes]) -> bool:
@@ -160,7 +160,7 @@ command = ["{sys.executable}", "{fake_worker.__file__}"]
 
         return decode_report(self.read(self.topics.reports, match, limit_s)[-1])
 
-    def wait_for(self, condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], limit_s: float = 120.0) -> None:
         deadline = time.monotonic() + limit_s
         while not condition():
             assert time.monotonic() < deadline, self.log()
@@ -168,7 +168,7 @@ command = ["{sys.executable}", "{fake_worker.__file__}"]
 
     def metric(self, line: str) -> float:
         """The value of one line of /metrics."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as answer:
             text = own_labels(answer.read().decode(), "cluster", "host")
         lines = dict(row.rsplit(" ", 1) for row in text.splitlines() if row[:1] != "#")
         return float(lines[f"trimtab_agent_{line}"])

@@ -101,7 +101,7 @@ class Monitoring:
     def ask(self, query: str) -> list[dict[str, Any]]:
         """The series that an expression gives now.  Raises OSError while Prometheus does not answer, or refuses it."""
         url = f"http://{LOOPBACK}:{self._port}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-        with urllib.request.urlopen(url, timeout=10) as page:
+        with urllib.request.urlopen(url, timeout=30) as page:
             answer = json.load(page)
         assert answer["status"] == "success"
         return list(answer["data"]["result"])

@@ -26,7 +26,7 @@ from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import decode_record
 from trimtab_protocol.messages.report import Basis, WorkerState
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
 from trimtab_protocol.signing.envelope import Envelope, signatures_in
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
@@ -56,13 +56,6 @@ class World:
     lease_s: float = 3.0
     owners: dict[KeyGroup, str] = field(default_factory=lambda: {key_group(p): "w0" for p in range(12)})
     workers: list[str] = field(default_factory=lambda: ["w0", "w1", "w2"])
-    stopped: list[str] = field(default_factory=list)
-    """Workers that do not run, while the agents of their hosts report."""
-    pairs: tuple[PairWindow, ...] = ()
-    operators: dict[OperatorId, int] | None = None
-    state_bytes: int = 1000
-    """Of each key group."""
-    standbys: int | None = None
     key_groups_per_part: int = PART_SIZE
     commands: list[Command] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
@@ -174,13 +167,13 @@ listen = "127.0.0.1:{metrics_port}"
             start_ms=start_ms,
             end_ms=start_ms + round(WINDOW_S * 1000),
             published_ms=start_ms + round(WINDOW_S * 1000),
-            hosts_seen=len(self.workers) + len(self.stopped),
-            hosts_expected=len(self.workers) + len(self.stopped),
+            hosts_seen=len(self.workers),
+            hosts_expected=len(self.workers),
             watermark_ms=None,
             late_rows=0,
             hosts=tuple(
                 HostWindow(host=host_of(worker), covered_s=WINDOW_S, cpu=2.0, cores=4.0, basis=Basis.CONFIG)
-                for worker in (*self.workers, *self.stopped)
+                for worker in self.workers
             ),
             nodes=tuple(
                 NodeWindow(
@@ -193,8 +186,6 @@ listen = "127.0.0.1:{metrics_port}"
                     cpu=0.2,
                     complete=True,
                     steering=True,
-                    operators=self.operators,
-                    standbys=self.standbys,
                 )
                 for worker in self.workers
             ),
@@ -205,11 +196,11 @@ listen = "127.0.0.1:{metrics_port}"
                     covered_s=WINDOW_S,
                     cpu=0.02,
                     tuples_in_s=10.0,
-                    state_bytes=self.state_bytes,
+                    state_bytes=1000,
                 )
                 for each, owner in sorted(self.owners.items())
             ),
-            pairs=self.pairs,
+            pairs=(),
         )
 
     def publish_window(self, **changes: object) -> None:

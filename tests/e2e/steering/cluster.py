@@ -164,11 +164,11 @@ class Cluster:
         """Workers that start from now on have no planted defect."""
         self._planted = ()
 
-    async def terminate(self, name: WorkerId, limit_s: float = 30.0) -> int | None:
+    async def terminate(self, name: WorkerId, limit_s: float = 90.0) -> int | None:
         """SIGTERM; the exit code, None when it did not end in time."""
         return await self.end(self.alive.pop(name), limit_s)
 
-    async def end(self, child: Child, limit_s: float = 30.0, *, by: signal.Signals = signal.SIGTERM) -> int | None:
+    async def end(self, child: Child, limit_s: float = 90.0, *, by: signal.Signals = signal.SIGTERM) -> int | None:
         """Send a signal; the exit code, None when it did not end in time."""
         child.send(by)
         return child.exit_code if await until(lambda: not child.alive, limit_s) else None
@@ -285,7 +285,7 @@ class Cluster:
         for key_group in key_groups:
             self.rows[key_group.operator][key_group.partition] = row
 
-    async def command(self, kind: CommandKind, name: WorkerId, *, limit_s: float = 20.0, **fields: Any) -> Command:
+    async def command(self, kind: CommandKind, name: WorkerId, *, limit_s: float = 60.0, **fields: Any) -> Command:
         now = time.time()
         command = Command(
             cluster=CLUSTER,
@@ -335,7 +335,7 @@ class Cluster:
         name = f"handover-{self._epoch}"
         fields: dict[str, Any] = {"handover": name, "key_groups": key_groups, "source": source, "target": target}
         prepare = await self.command(CommandKind.PREPARE, target, **fields)
-        prepared = await self.answer(prepare, {Phase.PREPARED}, 20.0)
+        prepared = await self.answer(prepare, {Phase.PREPARED}, 60.0)
         if prepared is None or prepared.phase is Phase.REFUSED:
             self._say(f"  {name} not prepared: {told_by(prepared)}")
             return False
@@ -362,7 +362,7 @@ class Cluster:
         )
         return done
 
-    async def rejoin(self, limit_s: float = 30.0) -> bool:
+    async def rejoin(self, limit_s: float = 90.0) -> bool:
         """Have one worker ask for a rebalance under the newest placement."""
         name = self.random.choice(self.members)
         command = await self.command(CommandKind.REJOIN, name, limit_s=limit_s)

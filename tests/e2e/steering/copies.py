@@ -12,7 +12,7 @@ from tests.e2e.steering.standbys import owned_by, restored, warm
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
-REPORTED_LIMIT_S = 20.0
+REPORTED_LIMIT_S = 60.0
 
 
 async def lose(cluster: Cluster) -> None:

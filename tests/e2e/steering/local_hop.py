@@ -62,7 +62,7 @@ def local(scenario: Scenario, *, at_least: int = 50, at_most: float = math.inf, 
     return replace(scenario, setup=setup, act=watched(scenario.act, at_least=at_least, at_most=at_most))
 
 
-async def busy(cluster: Cluster, for_s: float, limit_s: float = 15.0) -> WorkerId:
+async def busy(cluster: Cluster, for_s: float, limit_s: float = 60.0) -> WorkerId:
     """A worker that has had unfinished direct events for so long, and owns their key groups.
 
     Raises AssertionError after the limit.
@@ -87,7 +87,7 @@ async def kill(cluster: Cluster, name: WorkerId) -> WorkerId:
     child = cluster.alive.pop(name)
     child.send(signal.SIGKILL)
     note_fault(cluster.folder)  # at once: on a busy machine it takes a while until its end is seen
-    assert await until(lambda: not child.alive, 10.0), f"{name} lives on"
+    assert await until(lambda: not child.alive, 60.0), f"{name} lives on"
     return name
 
 

@@ -253,7 +253,7 @@ def kills(points: tuple[str, ...] = POINTS) -> Act:
             cluster.fault(victim, "die", point)
             await cluster.hand_over(key_groups, source, target, took_limit_s=3.0)
             child = cluster.alive.pop(victim)
-            assert await until(lambda child=child: not child.alive, 10.0), f"nobody died at {point}"  # type: ignore[misc]
+            assert await until(lambda child=child: not child.alive, 60.0), f"nobody died at {point}"  # type: ignore[misc]
             await cluster.settled()
             cluster.start(victim)
             await cluster.settled(150.0)

@@ -73,7 +73,7 @@ def test_each_window_is_closed_once_by_its_owner(tmp_path: Path, monkeypatch: py
             await cluster.worked_off()
             sent = [(n, at, setup.source_partition(n)) for n, (_, at) in enumerate(cluster.load.sent)]
             windows = expected(sent, began)
-            await until(lambda: len(closed(cluster.folder)) >= len(windows), 30.0, lambda: len(closed(cluster.folder)))
+            await until(lambda: len(closed(cluster.folder)) >= len(windows), 120.0, lambda: len(closed(cluster.folder)))
             await asyncio.sleep(1.5)  # whatever is closed twice
 
             found = closed(cluster.folder)
