@@ -277,7 +277,7 @@ class Fleet:
             plan="3.14", app=APP, reason="load distance 8.6 above 5.0", status="optimal", fallback=False,
             started_at=at - 900, ended_at=at - 884, before=8.6, planned=0.9, after=1.1, lower_bound=0.8, migrations=13,
             failed=1, bytes_moved=812_000_000, handovers={"done": 13, "failed": 1}, pauses_s=(0.1, 0.2, 0.31),
-            recovery_planned_s=9.0, recovery_high_s=14.0, recovery_bound_s=8.0, recovery_s=11.5,
+            recovery_planned_s=9.0, recovery_bound_s=8.0, recovery_s=11.5,
         )  # fmt: skip
 
     def in_flight(self, at: float) -> RoundStatus:

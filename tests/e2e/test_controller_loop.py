@@ -42,7 +42,7 @@ def test_from_snapshot_to_balanced_cluster(world: World) -> None:
     [row] = world.status_when("measured round", is_measured)["rounds"]
     assert (row["migrations"], row["failed"], row["status"]) == (8, 0, "optimal")
     assert (row["after"], row["handovers"]) == (pytest.approx(0.0), {HandoverPhase.DONE: len(row["pauses_s"])})
-    assert 0.0 < row["recovery_bound_s"] <= row["recovery_planned_s"] <= row["recovery_high_s"]
+    assert 0.0 < row["recovery_bound_s"] <= row["recovery_planned_s"]
     assert world.metric("trimtab_controller_recovery_seconds") == row["recovery_s"] > 0.0
     assert world.metric("trimtab_controller_moves_total") == 8
     assert "inside the band" in world.trimtab("plan")

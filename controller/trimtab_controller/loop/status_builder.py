@@ -173,7 +173,6 @@ def round_status(row: Round) -> RoundStatus:
         handovers=Counter(str(handover.phase) for handover in row.handovers),
         pauses_s=tuple(handover.pause_s for handover in done if handover.pause_s is not None),
         recovery_planned_s=recovery.planned_s if recovery else None,
-        recovery_high_s=recovery.high_s if recovery else None,
         recovery_bound_s=recovery.bound_s if recovery else None,
         recovery_s=recovery.measured_s if recovery else None,
         unknown_links=recovery.unknown_links if recovery else (),

@@ -326,10 +326,10 @@ class RoundStatus:
     `handovers` = number per phase; `pauses_s` = pause of each hand-over in seconds, measured by the new owner;
     `stopped` = who stopped it, and why.
 
-    Seconds until the targets of all hand-overs are warm: `recovery_planned_s` (expected), `recovery_high_s` (if
-    restores are as slow as the p90 of those measured), `recovery_bound_s` (no schedule is expected to take less) and
-    `recovery_s` (measured, so far).  None = not scheduled, or unknown.  `unknown_links` = target hosts whose link speed
-    or use is unknown, so that a default stands for what restores there cost until some were measured.
+    Seconds until the targets of all hand-overs are warm: `recovery_planned_s` (expected), `recovery_bound_s` (no
+    schedule is expected to take less) and `recovery_s` (measured, so far).  None = not scheduled, or unknown.
+    `unknown_links` = target hosts whose link speed or use is unknown, so that a default stands for what restores there
+    cost until some were measured.
 
     `saved_planned_pp`, `saved_pp` = by how much collocation was to lower the mean load, and has (pp; below 0: it rose).
     """
@@ -353,7 +353,6 @@ class RoundStatus:
     incomparable: Line | None = None
     stopped: Line | None = None
     recovery_planned_s: float | None = None
-    recovery_high_s: float | None = None
     recovery_bound_s: float | None = None
     recovery_s: float | None = None
     unknown_links: Annotated[tuple[HostId, ...], Most(MAX_HOSTS)] = ()
