@@ -418,7 +418,7 @@ class HostKeyRow:
     doubted: str | None = None
 
 
-# --- workers together, as bars, by host and zone, and the demand of apps ----------------------------------------------
+# --- workers together, as bars, by host and zone ----------------------------------------------
 
 
 class HostOrder(StrEnum):
@@ -472,23 +472,6 @@ class ZoneRow(Totals):
     """The hosts that may fail together, as agents name them; `zone` None: those whose zone is not known."""
 
     zone: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """The demand of an app in cores, as it was measured `at` these times, and as it is forecast for those `ahead_at`.
-
-    `text` = the forecast and its errors in words, or why there is none; `used`: the number of workers follows it.
-    `error` = the mean absolute error of such forecasts, as far ahead as a worker takes until it runs; None = unknown.
-    """
-
-    text: str
-    used: bool
-    error: float | None
-    at: Sequence[float]
-    cores: Sequence[float | None]
-    ahead_at: Sequence[float]
-    ahead: Sequence[float]
 
 
 # --- what happened, and why plans and key groups are as they are ------------------------------------------------------
