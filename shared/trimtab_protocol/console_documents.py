@@ -96,8 +96,6 @@ class ClusterDocument:
     hold: str | None = None
     hold_id: str | None = None
     controllers: Sequence[Controller] | None = None
-    last_decision: str | None = None
-    last_decision_at: float | None = None
     totals: Totals | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
     refused_hosts: RefusedHosts = field(default_factory=RefusedHosts)
@@ -536,9 +534,9 @@ class PlannedLoad:
 class PlanExplanation:
     """Why a plan was made as it was, by its events.
 
-    `moves` are the first of `moves_total`.  `next` = what one more move would do, in words; `next_load_distance` in pp,
-    None: no single move that the hosts allow would help, or it is not known.  `proposed_at`: of a plan that began after
-    its approval, when the load distance `planned` was predicted; all other loads are of the time when it began.
+    `moves` are the first of `moves_total`.  `next` = what one more move would do, in words; None: no single move
+    that the hosts allow would help, or it is not known.  `proposed_at`: of a plan that began after its approval, when
+    the load distance `planned` was predicted; all other loads are of the time when it began.
     """
 
     plan: str
@@ -551,7 +549,6 @@ class PlanExplanation:
     moves_total: int
     loads: Sequence[PlannedLoad]
     next: str | None
-    next_load_distance: float | None
     proposed_at: float | None = None
 
 
