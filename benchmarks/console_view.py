@@ -45,7 +45,7 @@ BARS, CELLS = 480, 9_000
 PAGES = {
     "cluster": ("cluster", f"workers/bars?most={BARS}", "apps", "workers?order=demand&limit=12", "decisions?limit=6",
                 f"apps/{APP}/history", "zones?limit=1000", "hosts?order=demand&limit=12"),
-    "app": ("cluster", "apps", f"apps/{APP}/operators", f"apps/{APP}/flows?limit=1000", f"apps/{APP}/demand",
+    "app": ("cluster", "apps", f"apps/{APP}/operators", f"apps/{APP}/flows?limit=1000",
             f"apps/{APP}/operators/o0/map?cells={CELLS}",
             f"apps/{APP}/operators/o0/key-groups?order=load&limit=10"),
 }  # fmt: skip

@@ -10,7 +10,7 @@ from trimtab_agent.commands import verifier
 from trimtab_agent.engines.faust.measure import apportion
 from trimtab_agent.engines.faust.safety import fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_controller.decider.memory import observe, predictions
+from trimtab_controller.decider.memory import observe
 from trimtab_controller.decider.memory import standbys as standby_rounds
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.execution.journal import Flaw
@@ -38,9 +38,9 @@ def name(path: Path) -> str:
 def test_the_index_of_decisions_is_complete() -> None:
     records = sorted(path.name for path in (DOCS / "decisions").glob("0*.md"))
     assert re.findall(r"\]\((0[^)]+)\)", (DOCS / "decisions" / "README.md").read_text()) == records
-    for number, record in enumerate(records, 1):
+    for record in records:
         text = (DOCS / "decisions" / record).read_text()
-        assert text.startswith(f"# {number}. "), record
+        assert text.startswith(f"# {int(record[:4])}. "), record
         assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["Context", "Decision", "Consequences"], record
 
 
@@ -102,10 +102,6 @@ PAGES = {
             if role in (CandidateRole.JOINING, CandidateRole.WAITING, CandidateRole.LEADING, CandidateRole.SUSPENDED)
         ),
         *(f"| `{flaw}` |" for flaw in Flaw),
-    ),
-    "decisions/0009-plans-that-miss-stop": (
-        f"After {predictions.MISSES_BEFORE_HOLD} rounds in a row",
-        f"After {predictions.TRY_AGAIN_S / 3600:g} h one more round",
     ),
     "guides/secure-it": (f"({keys.MAX_TRUST_FILE:,} characters)",),
     "guides/steer-your-own-app": (

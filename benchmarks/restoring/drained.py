@@ -95,7 +95,7 @@ def describe(found: Drained) -> str:
     if found.recovery is not None:
         slots = sorted(found.recovery.slots.values())
         promise = (
-            f"; planned {found.recovery.planned_s:.1f} s, at most {found.recovery.high_s:.1f} s, "
+            f"; planned {found.recovery.planned_s:.1f} s, "
             f"bound {found.recovery.bound_s:.1f} s, {slots[0]} to {slots[-1]} at a time on a host"
         )
     return (

@@ -9,7 +9,6 @@ from trimtab_protocol.console_documents import (
     MAX_PAGE,
     Bars,
     ClusterDocument,
-    Demand,
     EventDocument,
     Flow,
     HostKeyRow,
@@ -160,10 +159,6 @@ class Reads:
     def history(self, app: str) -> Iterator[Point]:
         """The figures of the app over time, newest first: what the console has seen."""
         return self._pages(Point, "apps", app, "history")
-
-    def demand(self, app: str) -> Demand:
-        """The demand of the app over the last day, and what is forecast of it, or why nothing is."""
-        return self._link.get(Demand, "apps", app, "demand")
 
     def operators(self, app: str) -> Sequence[Operator]:
         """The operators of the app in the last window."""

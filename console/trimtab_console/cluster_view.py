@@ -17,7 +17,7 @@ def cluster_document(name: str, known: Known, now: float) -> ClusterDocument:
     seen = known.seen(now)
     if seen is None:
         return ClusterDocument(cluster=name, version=known.version, at=now, read=known.read, fault=known.fault)
-    status, last = seen.status, seen.status.decisions[-1] if seen.status.decisions else None
+    status = seen.status
     told = None if known.controllers is None else [Controller(name=r.name, leads=r.leads) for r in known.controllers]
     return ClusterDocument(
         cluster=name,
@@ -35,8 +35,6 @@ def cluster_document(name: str, known: Known, now: float) -> ClusterDocument:
         hold=status.hold.text if status.hold else None,
         hold_id=status.hold.id if status.hold else None,
         controllers=told,
-        last_decision=last.text if last else None,
-        last_decision_at=last.at if last else None,
         totals=totals(status.nodes, len({row.host for row in status.nodes} | {row.host for row in status.hosts})),
         rejected={**known.rejected, **status.rejected},
         refused_hosts=status.refused_hosts,

@@ -8,13 +8,11 @@ from types import MappingProxyType
 
 from confluent_kafka import Message
 
-from trimtab_console.demand import Days, noted
 from trimtab_console.events import Events
 from trimtab_console.flows import OperatorFlows, flows_of
 from trimtab_console.history import History
 from trimtab_console.host_keys import KeysOfHosts, key_rows
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
-from trimtab_controller.decider.memory.forecasts import KEY_PREFIX, day_of, decode_demand
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Round
 from trimtab_controller.leadership.group import Member
@@ -59,7 +57,6 @@ class Known:
     intent_keys: frozenset[str] = frozenset()
     intents_read: int | None = None
     rounds: Mapping[str, Round] = field(default_factory=dict)
-    demand: Days = field(default_factory=dict)
     controllers: Sequence[Member] | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
     told: int = 0
@@ -136,8 +133,6 @@ class Watch:
             with self._lock:
                 self._keys.take(message)
             self._change(keys_told=self._known.keys_told + 1)
-        elif message.topic() == self._topics.journal and (message.key() or b"").startswith(KEY_PREFIX):
-            self._take_demand(message)
         else:
             self._take_event(message)
 
@@ -158,7 +153,7 @@ class Watch:
         self._inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
         self._change(
             statuses={}, snapshot=None, flows={}, placements={}, intents=(), intent_keys=frozenset(),
-            intents_read=None, rounds={}, demand={},
+            intents_read=None, rounds={},
         )  # fmt: skip
 
     def _take_status(self, message: Message) -> None:
@@ -180,17 +175,6 @@ class Watch:
             with self._lock:
                 self._history.note(status)
         self._change(statuses=MappingProxyType(statuses))
-
-    def _take_demand(self, message: Message) -> None:
-        """Note the demand of an app on a day."""
-        try:
-            app, day = day_of(message.key() or b"")
-            record = None if message.value() is None else decode_demand(message.value())
-        except BadMessage as error:
-            self._rejected[f"{message.topic()}.{error.fault}"] += 1
-            self._change(rejected=self._counts())
-            return
-        self._change(demand=noted(self._known.demand, app, day, record))
 
     def _take_event(self, message: Message) -> None:
         before = self._inbox.rejected.total()

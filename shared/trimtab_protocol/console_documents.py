@@ -96,8 +96,6 @@ class ClusterDocument:
     hold: str | None = None
     hold_id: str | None = None
     controllers: Sequence[Controller] | None = None
-    last_decision: str | None = None
-    last_decision_at: float | None = None
     totals: Totals | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
     refused_hosts: RefusedHosts = field(default_factory=RefusedHosts)
@@ -418,7 +416,7 @@ class HostKeyRow:
     doubted: str | None = None
 
 
-# --- workers together, as bars, by host and zone, and the demand of apps ----------------------------------------------
+# --- workers together, as bars, by host and zone ----------------------------------------------
 
 
 class HostOrder(StrEnum):
@@ -472,23 +470,6 @@ class ZoneRow(Totals):
     """The hosts that may fail together, as agents name them; `zone` None: those whose zone is not known."""
 
     zone: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """The demand of an app in cores, as it was measured `at` these times, and as it is forecast for those `ahead_at`.
-
-    `text` = the forecast and its errors in words, or why there is none; `used`: the number of workers follows it.
-    `error` = the mean absolute error of such forecasts, as far ahead as a worker takes until it runs; None = unknown.
-    """
-
-    text: str
-    used: bool
-    error: float | None
-    at: Sequence[float]
-    cores: Sequence[float | None]
-    ahead_at: Sequence[float]
-    ahead: Sequence[float]
 
 
 # --- what happened, and why plans and key groups are as they are ------------------------------------------------------
@@ -553,9 +534,9 @@ class PlannedLoad:
 class PlanExplanation:
     """Why a plan was made as it was, by its events.
 
-    `moves` are the first of `moves_total`.  `next` = what one more move would do, in words; `next_load_distance` in pp,
-    None: no single move that the hosts allow would help, or it is not known.  `proposed_at`: of a plan that began after
-    its approval, when the load distance `planned` was predicted; all other loads are of the time when it began.
+    `moves` are the first of `moves_total`.  `next` = what one more move would do, in words; None: no single move
+    that the hosts allow would help, or it is not known.  `proposed_at`: of a plan that began after its approval, when
+    the load distance `planned` was predicted; all other loads are of the time when it began.
     """
 
     plan: str
@@ -568,7 +549,6 @@ class PlanExplanation:
     moves_total: int
     loads: Sequence[PlannedLoad]
     next: str | None
-    next_load_distance: float | None
     proposed_at: float | None = None
 
 

@@ -93,7 +93,6 @@ def use_everything(client: Client) -> None:
     (plan, *_) = client.plans(app=APP)
     client.cluster(), client.session(), client.signatures(), client.app(APP), client.size(APP)
     client.headroom(APP), client.operators(APP)
-    client.demand(APP)
     client.worker("orders-1"), client.bars(app=APP, most=40), client.plan(plan.plan), client.runbook("no_leader")
     client.key_group_map(APP, OPERATOR, cells=10), client.explanation(PLAN), client.why(APP, OPERATOR, 1)
     client.moves_by_worker(PLAN, most=3)

@@ -11,7 +11,6 @@ from trimtab_console.api.source import Source
 from trimtab_console.desk import Desk
 from trimtab_console.watch import Watch
 from trimtab_console.why import Explainer
-from trimtab_controller.decider.memory.forecasts import encode_demand, key_of
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Handover, Round
@@ -26,7 +25,6 @@ from trimtab_protocol.messages.report import Basis, WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_protocol.messages.status import (
-    AccuracyStatus,
     AppStatus,
     CapacityStatus,
     ConcernStatus,
@@ -244,40 +242,19 @@ class Fleet:
         return self.workers * (0.56 + 0.2 * math.sin(2.0 * math.pi * (at / 86_400.0 - 0.4)) + noise)
 
     def forecast(self) -> ForecastStatus:
-        """The next hour, step by step."""
-        begin = int(self.now // 300) * 300
-        ahead = tuple(self.asked(begin + 300.0 * place + 150.0) for place in range(14))
-        error = self.workers * 0.012
-        tested = {"tested": 864, "scored": 850, "better": True, "error_pct": 2.1, "last_error_pct": 4.9}
-        near, far = (
-            AccuracyStatus(
-                horizon_s=horizon_s, error=error * more, last_error=error * more * 2.3,
-                seasonal_error=error * more * 1.4, **tested,  # type: ignore[arg-type]
-            )
-            for horizon_s, more in ((900.0, 1.0), (3600.0, 1.5))
-        )  # fmt: skip
+        """The next hour."""
+        peak = self.workers * 0.8
         return ForecastStatus(
-            text=f"{max(ahead[:4]):.2f} cores at most, 15 min ahead; mean error {error:.2f} cores (2 %), of the last "
-            f"value {error * 2.3:.2f} (5 %)",
-            used=True, peak_cores=max(ahead[:4]), period_s=86_400.0, at=self.now - 7200.0, known_s=1.2e6, near=near,
-            far=far, ahead_at=float(begin), step_s=300.0, ahead=ahead,
+            text=f"{peak:.2f} cores at most, 15 min ahead; mean error 0.12 cores (2 %), of the last value 0.30 (5 %)",
+            used=True, peak_cores=peak, period_s=86_400.0, at=self.now - 7200.0, known_s=1.2e6,
         )  # fmt: skip
-
-    def demand_records(self) -> list[Record]:
-        """The demand of the last days, as the journal has it."""
-        last, rows = int(self.now // 300), []
-        for day in (last // 288 - 1, last // 288):
-            steps = range(day * 288, min(last, (day + 1) * 288))
-            values = [None if step % 97 < 3 else self.asked(step * 300.0 + 150.0) for step in steps]
-            rows.append(Record(TOPICS.journal, key_of(APP, day), encode_demand(APP, day, values)))
-        return rows
 
     def past(self, at: float) -> RoundStatus:
         return RoundStatus(
             plan="3.14", app=APP, reason="load distance 8.6 above 5.0", status="optimal", fallback=False,
             started_at=at - 900, ended_at=at - 884, before=8.6, planned=0.9, after=1.1, lower_bound=0.8, migrations=13,
             failed=1, bytes_moved=812_000_000, handovers={"done": 13, "failed": 1}, pauses_s=(0.1, 0.2, 0.31),
-            recovery_planned_s=9.0, recovery_high_s=14.0, recovery_bound_s=8.0, recovery_s=11.5,
+            recovery_planned_s=9.0, recovery_bound_s=8.0, recovery_s=11.5,
         )  # fmt: skip
 
     def in_flight(self, at: float) -> RoundStatus:
@@ -329,7 +306,6 @@ class Fleet:
             *(Record(TOPICS.snapshots, b"prod", each.payload, each.headers) for each in split(self.snapshot())),
             Record(TOPICS.intents, intent.key.encode(), encode_intent(intent)),
             Record(TOPICS.journal, JOURNAL_KEY, encode_entry(self.journal())),
-            *self.demand_records(),
         ]
 
 

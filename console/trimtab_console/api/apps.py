@@ -8,10 +8,8 @@ from fastapi import APIRouter, HTTPException, Query
 from trimtab_console import key_groups
 from trimtab_console.api.person import ReadingRoute
 from trimtab_console.api.source import From, Limit, Offset, Source, found, page_of
-from trimtab_console.demand import demand_of
 from trimtab_console.flows import OperatorFlows
 from trimtab_protocol.console_documents import (
-    Demand,
     Flow,
     KeyGroupMap,
     KeyGroupOrder,
@@ -59,14 +57,6 @@ def get_headroom(source: From, app: str) -> CapacityStatus:
 def get_history(source: From, app: str, offset: Offset = 0, limit: Limit = 1_000) -> Page[Point]:
     """The figures of the app over time, newest first: what the console has seen."""
     return page_of(source.watch.history(AppId(app))[::-1], offset, limit)
-
-
-@router.get("/apps/{app}/demand")
-def get_demand(source: From, app: str) -> Demand:
-    """The demand of the app over the last day, and what is forecast of it, or why nothing is."""
-    row = source.app(app)
-    days = source.watch.known.demand.get(row.app, {})
-    return demand_of(row, days, source.watch.history(row.app), source.clock())
 
 
 @router.get("/apps/{app}/operators")

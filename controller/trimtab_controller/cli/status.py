@@ -497,9 +497,8 @@ def _recovery_planned(row: RoundStatus) -> str:
     """When all targets should be warm; empty if their restores are not scheduled."""
     if row.recovery_planned_s is None or row.recovery_bound_s is None:
         return ""
-    high = "" if row.recovery_high_s is None else f", {row.recovery_high_s:.1f} s if restores are slow"
     links = f"; a default for unknown links of {first_few(row.unknown_links)}" if row.unknown_links else ""
-    return f"\nall warm after {row.recovery_planned_s:.1f} s planned (bound {row.recovery_bound_s:.1f} s{high}){links}"
+    return f"\nall warm after {row.recovery_planned_s:.1f} s planned (bound {row.recovery_bound_s:.1f} s){links}"
 
 
 def last_plans(status: Status) -> Table | None:

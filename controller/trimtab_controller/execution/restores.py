@@ -119,18 +119,15 @@ def schedule(
         ],
     )
     found = solve_given(problem)
-    promised = with_costs(problem, found, [each.median for each in fitted])
-    expected = _waiting(problem, found.slots, [each.median for each in fitted], handovers, limits)
-    slow = _waiting(problem, found.slots, problem.costs, handovers, limits)
-    least = _waiting(problem, np.ones_like(found.slots), [each.median for each in fitted], handovers, limits)
+    medians = [each.median for each in fitted]
+    promised = with_costs(problem, found, medians)
+    expected = _waiting(problem, found.slots, medians, handovers, limits)
+    least = _waiting(problem, np.ones_like(found.slots), medians, handovers, limits)
     of_hosts: dict[HostId, list[int]] = {}
     for each, size in zip(handovers, lacking, strict=True):
         of_hosts.setdefault(each.target_host, []).append(0 if lost else size)
     limited, least_limited = (limited_s(limits, of_hosts, all_of_it=each) for each in (True, False))
-    slowly = [
-        0.0 if lost or window_s is None else _slow_start_s(problem, found.slots, costs_of, unit_s, limits, window_s)
-        for costs_of in ([each.median for each in fitted], problem.costs)
-    ]
+    slowly = 0.0 if lost or window_s is None else _slow_start_s(problem, found.slots, medians, unit_s, limits, window_s)
     givers = {each.source for each in handovers}
     order = sorted(
         range(len(handovers)),
@@ -139,8 +136,7 @@ def schedule(
     return tuple(handovers[at] for at in order), Recovery(
         slots=dict(zip(hosts, found.slots.tolist(), strict=True)),
         began_at=now,
-        planned_s=max(limited, max(promised.makespan, expected) * unit_s + slowly[0]),
-        high_s=max(limited, max(found.makespan, promised.makespan, slow) * unit_s + max(slowly)),
+        planned_s=max(limited, max(promised.makespan, expected) * unit_s + slowly),
         bound_s=max(least_limited, max(promised.lower_bound, least) * unit_s),
         unknown_links=tuple(host for host in hosts if costs.links.of(host) is None),
     )

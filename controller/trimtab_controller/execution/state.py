@@ -129,16 +129,15 @@ class Handover:
 class Recovery:
     """How the restores of a round are scheduled.  `slots` = how many run at the same time, by target host.
 
-    Seconds from `began_at` until every target is warm: `planned_s` expected (the p50 of what restores cost), `high_s`
-    with the p90; no order and no number at a time has an expected time below `bound_s`.  `warm_at` = when the last
-    restore so far was warm.  Both times in epoch seconds.  `unknown_links` = target hosts of which nobody knows what
-    their link has left, so that their restores count with a default until some were measured.
+    Seconds from `began_at` until every target is warm: `planned_s` expected (the p50 of what restores cost); no order
+    and no number at a time has an expected time below `bound_s`.  `warm_at` = when the last restore so far was warm.
+    Both times in epoch seconds.  `unknown_links` = target hosts of which nobody knows what their link has left, so that
+    their restores count with a default until some were measured.
     """
 
     slots: Mapping[HostId, int]
     began_at: float
     planned_s: float
-    high_s: float
     bound_s: float
     warm_at: float | None = None
     unknown_links: tuple[HostId, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.memory.forecasts import DIGITS, STEP_S, ForecastReport
+from trimtab_controller.decider.memory.forecasts import STEP_S, ForecastReport
 from trimtab_controller.decider.memory.predictions import Saving
 from trimtab_controller.decider.policies.rolling import Restarting, restarts
 from trimtab_controller.decider.policies.rolling import waits as restart_waits
@@ -19,7 +19,6 @@ from trimtab_controller.execution.journal import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Proposal, Round, ScalingPhase
 from trimtab_controller.execution.windows import unmeasured
 from trimtab_models.albic.fit import TupleCost, Unknown
-from trimtab_models.forecast import Accuracy
 from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.decode import Fault
@@ -32,7 +31,6 @@ from trimtab_protocol.messages.status import (
     MAX_PROPOSED_MOVES,
     MAX_SETTING,
     MAX_TEXT,
-    AccuracyStatus,
     AppStatus,
     BalanceStatus,
     CapacityStatus,
@@ -173,7 +171,6 @@ def round_status(row: Round) -> RoundStatus:
         handovers=Counter(str(handover.phase) for handover in row.handovers),
         pauses_s=tuple(handover.pause_s for handover in done if handover.pause_s is not None),
         recovery_planned_s=recovery.planned_s if recovery else None,
-        recovery_high_s=recovery.high_s if recovery else None,
         recovery_bound_s=recovery.bound_s if recovery else None,
         recovery_s=recovery.measured_s if recovery else None,
         unknown_links=recovery.unknown_links if recovery else (),
@@ -377,16 +374,7 @@ def forecast_status(told: ForecastReport | None) -> ForecastStatus | None:
     """The status of a forecast; None if nothing is forecast."""
     if told is None:
         return None
-    return copied(
-        ForecastStatus,
-        told,
-        text=_text(told),
-        peak_cores=told.peak,
-        near=_accuracy(told.near),
-        far=_accuracy(told.far),
-        step_s=None if told.ahead_at is None else float(STEP_S),
-        ahead=tuple(round(each, DIGITS) for each in told.ahead),
-    )
+    return copied(ForecastStatus, told, text=_text(told), peak_cores=told.peak)
 
 
 def _text(told: ForecastReport) -> str:
@@ -406,22 +394,6 @@ def _use(told: ForecastReport) -> str:
         return ""
     better = any(each is not None and each.is_better for each in (told.near, told.far))
     return f" ({told.mode}: nothing follows it)" if better else ", so it is not used"
-
-
-def _accuracy(found: Accuracy | None) -> AccuracyStatus | None:
-    if found is None:
-        return None
-    return AccuracyStatus(
-        horizon_s=float(found.horizon * STEP_S),
-        tested=found.tested,
-        scored=found.scored,
-        better=found.is_better,
-        error=None if found.model is None else found.model.mae,
-        last_error=None if found.last is None else found.last.mae,
-        seasonal_error=None if found.seasonal is None else found.seasonal.mae,
-        error_pct=None if found.model is None else found.model.smape,
-        last_error_pct=None if found.last is None else found.last.smape,
-    )
 
 
 def proposal_status(row: Proposal, placement: Placement | None) -> ProposalStatus:

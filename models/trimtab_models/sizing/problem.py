@@ -62,17 +62,8 @@ class SizingProblem:
         return float(self.relative.sum())
 
 
-def problem_of(
-    instance: SizingInstance,
-    *,
-    per_rate: Floats | None = None,
-    per_instance: Floats | None = None,
-    capacity: Floats | None = None,
-) -> SizingProblem:
-    """The arrays of `instance`; the other arguments are rows (Q - 1, O, M) and (Q - 1, M) for further resources.
-
-    Raises BadInstance if rates overflow, or if no machine can ever be full.
-    """
+def problem_of(instance: SizingInstance) -> SizingProblem:
+    """The arrays of `instance`.  Raises BadInstance if rates overflow, or if no machine can ever be full."""
     operators, machines = instance.operators, instance.machines
     shape = (1, len(operators), len(machines))
     cost = np.array([[each.cost[machine.type] for machine in machines] for each in operators], np.float64)
@@ -81,17 +72,13 @@ def problem_of(
     if machines and not (relative * cost.min(axis=1) > 0).any():
         raise BadInstance("$.operators", "no cost that grows with the source rate", "an operator with a cost > 0")
     counts = [each.instances for each in operators if each.instances is not None]
-    rows = [row for row in (per_rate, per_instance, capacity) if row is not None]
-    if len(rows) not in (0, 3):
-        raise ValueError("further resources need a use per rate, a use per instance and a capacity")
-    cpu = np.full((1, len(machines)), FULL)
     return SizingProblem(
         operators=tuple(each.id for each in operators),
         machines=tuple(machine.id for machine in machines),
         relative=relative,
-        per_rate=np.concatenate((cost.reshape(shape), *rows[:1])),
-        per_instance=np.concatenate((fixed.reshape(shape), *rows[1:2])),
-        capacity=np.concatenate((cpu, *rows[2:])),
+        per_rate=cost.reshape(shape),
+        per_instance=fixed.reshape(shape),
+        capacity=np.full((1, len(machines)), FULL),
         source_rate=instance.source_rate,
         max_instances=None if instance.max_instances is None else min(instance.max_instances, MOST_INSTANCES),
         instances=tuple(counts) if len(counts) == len(operators) else None,

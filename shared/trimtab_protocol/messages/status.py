@@ -25,10 +25,6 @@ MAX_OPERATORS = 1_000
 """Operators of one app."""
 MAX_CAUSES = 20
 """Causes of pauses in a status; a newer controller may know more than this one."""
-MAX_AHEAD = 300
-"""Forecast values of one app."""
-MAX_CORES = 1e9
-"""The largest forecast value, in cores."""
 MAX_TEXT = 1000
 """Largest length of a text, in characters."""
 MAX_STATUS_RULES = 1_000
@@ -195,32 +191,11 @@ class DisruptionStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccuracyStatus:
-    """Errors of forecasts `horizon_s` ahead over the tested time: mean absolute errors in cores; None = not known.
-
-    Of the model, the last value, and the value one period before (`seasonal`); `_pct` = the symmetric percentages of
-    the first two.  `scored` of `tested` steps were known.  `better`: the model was clearly better than the last value.
-    """
-
-    horizon_s: float
-    tested: int
-    scored: int
-    better: bool
-    error: float | None = None
-    last_error: float | None = None
-    seasonal_error: float | None = None
-    error_pct: float | None = None
-    last_error_pct: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastStatus:
     """The forecast of an app; None = unknown, for the reason in `text`.
 
     `peak_cores` = the highest demand until a worker that is started now runs.  It repeats by `period_s`, and was fitted
-    `at`.  `known_s` = time of which the demand is known.  `near` = how good forecasts until a worker runs were, `far` =
-    those within the delay of a scale-in.  `used`: the number of workers follows the forecast.  `ahead` = the mean
-    demand in cores of each `step_s` from `ahead_at` on; none if there is no forecast now.
+    `at`.  `known_s` = time of which the demand is known.  `used`: the number of workers follows the forecast.
     """
 
     text: Annotated[str, Text(4000)]
@@ -229,11 +204,6 @@ class ForecastStatus:
     period_s: float | None = None
     at: float | None = None
     known_s: float | None = None
-    near: AccuracyStatus | None = None
-    far: AccuracyStatus | None = None
-    ahead_at: float | None = None
-    step_s: float | None = None
-    ahead: Annotated[tuple[float, ...], Most(MAX_AHEAD), Range(0.0, MAX_CORES)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,10 +296,10 @@ class RoundStatus:
     `handovers` = number per phase; `pauses_s` = pause of each hand-over in seconds, measured by the new owner;
     `stopped` = who stopped it, and why.
 
-    Seconds until the targets of all hand-overs are warm: `recovery_planned_s` (expected), `recovery_high_s` (if
-    restores are as slow as the p90 of those measured), `recovery_bound_s` (no schedule is expected to take less) and
-    `recovery_s` (measured, so far).  None = not scheduled, or unknown.  `unknown_links` = target hosts whose link speed
-    or use is unknown, so that a default stands for what restores there cost until some were measured.
+    Seconds until the targets of all hand-overs are warm: `recovery_planned_s` (expected), `recovery_bound_s` (no
+    schedule is expected to take less) and `recovery_s` (measured, so far).  None = not scheduled, or unknown.
+    `unknown_links` = target hosts whose link speed or use is unknown, so that a default stands for what restores there
+    cost until some were measured.
 
     `saved_planned_pp`, `saved_pp` = by how much collocation was to lower the mean load, and has (pp; below 0: it rose).
     """
@@ -353,7 +323,6 @@ class RoundStatus:
     incomparable: Line | None = None
     stopped: Line | None = None
     recovery_planned_s: float | None = None
-    recovery_high_s: float | None = None
     recovery_bound_s: float | None = None
     recovery_s: float | None = None
     unknown_links: Annotated[tuple[HostId, ...], Most(MAX_HOSTS)] = ()

@@ -124,7 +124,7 @@ def test_restores_show_what_was_planned_and_measured_once_a_round_has_ended() ->
     metrics = ControllerMetrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
     telemetry.executed(RestoreEnded(handover=PREPARING, seconds=1.5))
-    planned = Recovery(slots={}, began_at=T0, planned_s=3.0, high_s=9.0, bound_s=2.0)
+    planned = Recovery(slots={}, began_at=T0, planned_s=3.0, bound_s=2.0)
     telemetry.executed(RoundEnded(round=replace(BEGUN, ended_at=T0 + 6, recovery=planned)))
     get = metrics.registry.get_sample_value
     assert get("trimtab_controller_restore_seconds_sum", {"copy": "no"}) == 1.5

@@ -54,8 +54,7 @@ def told(*, better: bool, used: bool = False, mode: ForecastMode = ForecastMode.
     model, last = Error(mae=0.1 if better else 0.5, smape=3.0), Error(mae=0.5, smape=12.0)
     tested = Accuracy(horizon=2, tested=100, scored=90, model=model, last=last, seasonal=last)
     return ForecastReport(
-        known_s=6e5, period_s=86_400.0, at=1.0, peak=5.2, near=tested, far=tested, used=used, mode=mode, ahead_at=600.0,
-        ahead=(5.123456, 5.2),
+        known_s=6e5, period_s=86_400.0, at=1.0, peak=5.2, near=tested, far=tested, used=used, mode=mode,
     )  # fmt: skip
 
 
@@ -64,9 +63,6 @@ def test_a_forecast_is_told_with_its_error_beside_that_of_the_last_value() -> No
     assert found is not None
     errors = "mean error 0.10 cores (3 %), of the last value 0.50 (12 %)"
     assert found.text == f"5.20 cores at most, 10 min ahead; {errors}"
-    assert found.near is not None
-    assert (found.near.horizon_s, found.near.error, found.near.last_error, found.near.better) == (600.0, 0.1, 0.5, True)
-    assert (found.ahead_at, found.step_s, found.ahead) == (600.0, 300.0, (5.1235, 5.2))
     advised = forecast_status(told(better=True, mode=ForecastMode.ADVISE))
     assert advised is not None
     assert advised.text == f"{found.text} (advise: nothing follows it)"
@@ -79,5 +75,4 @@ def test_why_there_is_no_forecast_is_told() -> None:
     none = forecast_status(ForecastReport(known_s=3600.0, why="1.0 of 73.1 h of history"))
     assert none is not None
     assert (none.text, none.used, none.peak_cores) == ("none: 1.0 of 73.1 h of history", False, None)
-    assert (none.ahead_at, none.step_s, none.ahead) == (None, None, ())
     assert forecast_status(None) is None

@@ -75,7 +75,7 @@ spark = {{ "spark.master" = "local[2]" }}
 max_migrations = 20
 load_distance = 6.5
 [execution]
-attempts = 3
+handover_timeout_s = 90.0
 prepare_timeout_s = 30.0
 [metrics]
 listen = "127.0.0.1:9100"

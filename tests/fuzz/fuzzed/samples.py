@@ -41,7 +41,6 @@ from trimtab_protocol.messages.report import (
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_protocol.messages.status import (
-    AccuracyStatus,
     AppStatus,
     BalanceStatus,
     CapacityStatus,
@@ -216,11 +215,6 @@ STATUS = Status(
             ),
             forecast=ForecastStatus(
                 text="2.10 cores at most", used=True, peak_cores=2.1, period_s=86_400.0, at=NOW, known_s=6e5,
-                near=AccuracyStatus(
-                    horizon_s=600.0, tested=864, scored=800, better=True, error=0.1, last_error=0.3,
-                    seasonal_error=0.2, error_pct=5.0, last_error_pct=14.0,
-                ),
-                ahead_at=NOW, step_s=300.0, ahead=(2.05, 2.1),
             ),
         ),
     ),

@@ -3,7 +3,6 @@ import { endRestartButton, restartButton, scaleButton, stopButton, unscaleButton
 import { get, maybe, name, now } from "./api.js";
 import { choosing, drawMap } from "./canvas.js";
 import { bytes, card, cores, count, h, key, number, percent, plural, share, show, table, tile, times, unfold } from "./dom.js";
-import { demand } from "./demand.js";
 import { flowsOf } from "./flows.js";
 import { whyLink } from "./why.js";
 
@@ -19,8 +18,7 @@ export function app(root, wanted) {
   const operators = card("Operators", "half", h("div")), hottest = card("Hottest key groups", "half", h("div"));
   const buttons = h("div", { class: "actions" }), flows = card("Flows between operators", "", h("div"));
   flows.firstChild.append(h("span", { class: "note" }, "the last window"), key("ease", "tuples"), key("use", "of them on the same worker"), key("none", "where is unknown"));
-  const asked = demand();
-  root.replaceChildren(h("div", { class: "title" }, title, buttons), which, tiles, map, size, asked.card, flows, operators, hottest);
+  root.replaceChildren(h("div", { class: "title" }, title, buttons), which, tiles, map, size, flows, operators, hottest);
   let data = null, operator = null, drawn = null, allFlows = false, allOperators = false;
   const say = (at) => { said.textContent = at === null || !data ? "Point at a cell, or use the arrow keys, to read its values." : cellText(data, at); };
   const redraw = choosing(canvas, {
@@ -35,7 +33,7 @@ export function app(root, wanted) {
   return async function refresh() {
     const [list, intents] = await Promise.all([maybe("apps", { items: [] }), maybe("intents?limit=1000", { items: [] })]);
     const row = list.items.find((each) => each.app === wanted) ?? list.items[0];
-    for (const each of [map, size, operators, hottest, asked.card]) each.hidden = !row;
+    for (const each of [map, size, operators, hottest]) each.hidden = !row;
     flows.hidden ||= !row;
     if (!row) return show(tiles, null, () => h("p", { class: "empty" }, "No app has reported yet."));
     title.textContent = row.app;
@@ -44,7 +42,7 @@ export function app(root, wanted) {
     show(tiles, row, () => tilesOf(row));
     show(size.lastChild, row, () => sizeOf(row));
     const none = { items: [], total: 0 };
-    const [found, sent] = await Promise.all([maybe(`apps/${name(row.app)}/operators`, []), maybe(`apps/${name(row.app)}/flows?limit=1000`, none), asked.refresh(row)]);
+    const [found, sent] = await Promise.all([maybe(`apps/${name(row.app)}/operators`, []), maybe(`apps/${name(row.app)}/flows?limit=1000`, none)]);
     const isAsked = (kind) => intents.items.some((each) => each.kind === kind && each.about === row.app);
     const isSet = isAsked("scale"), restarts = isAsked("rolling restart");
     show(buttons, [row.app, row.size?.workers, isSet, restarts], () => [scaleButton(row.app, row.size?.workers), isSet ? unscaleButton(row.app) : null,
@@ -101,7 +99,8 @@ function pausedTile(used) {
 function sizeOf(row) {
   const fixed = row.fixed.length ? [h("h2", {}, `Fixed workers: ${row.fixed.length}`), h("p", { class: "muted" }, "Plans are made around them."),
     h("ul", {}, row.fixed.slice(0, 8).map((each) => h("li", {}, `${each.worker}: `, h("a", { href: `#/health/${name(each.reason)}` }, each.reason.replaceAll("_", " ")), each.text ? `, ${each.text}` : "")))] : [];
-  return [h("p", {}, row.size ? row.size.text : "The controller does not judge the size of this app."), ...restartOf(row.restart), ...fixed];
+  const forecast = row.forecast ? [h("p", {}, `Forecast: ${row.forecast.text}.`)] : [];
+  return [h("p", {}, row.size ? row.size.text : "The controller does not judge the size of this app."), ...forecast, ...restartOf(row.restart), ...fixed];
 }
 
 // How far the rolling restart of the app is.

@@ -4,13 +4,12 @@ import { clock } from "./dom.js";
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const time = (at, step) => (step < 60 ? clock(at) : clock(at).slice(0, 5));
 
-// `series`: { colour, dash, width, band }; of the two that are bands, the area between them is filled.
+// `series`: { colour, dash }.
 // `say(at)`: the number of the point under the pointer, or null.  `least`: how far the values' axis reaches, at least.
 export function chart(place, series, unit, say, least = 1) {
   const loading = import("../vendor/uPlot.esm.js"); // beside the figures: nothing else waits for it
-  const sides = series.flatMap((each, at) => (each.band ? [at + 1] : []));
   let plot = null, last = null, width = 0, uPlot = null;
-  const line = ({ colour, dash, band, width: wide }) => ({ stroke: band ? "transparent" : css(colour), width: band ? 0 : wide ?? 2, dash, spanGaps: false, points: { show: false } });
+  const line = ({ colour, dash }) => ({ stroke: css(colour), width: 2, dash, spanGaps: false, points: { show: false } });
   const make = () => {
     plot?.destroy();
     width = place.clientWidth;
@@ -19,7 +18,7 @@ export function chart(place, series, unit, say, least = 1) {
       width, height: 215, legend: { show: false }, cursor: { points: { size: 6 } }, padding: [8, 8, 0, 0], hooks: { setCursor: [(self) => say(self.cursor.idx ?? null)] },
       scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(least, (high ?? least) * 1.1)] } },
       axes: [{ ...axis, space: 80, size: 26, values: (_, at, __, ___, step) => at.map((each) => time(each, step)) }, { ...axis, size: (_, texts) => 16 + 6 * Math.max(4, ...(texts ?? []).map((text) => text.length)), values: (_, values) => values.map((value) => `${value.toLocaleString("en")} ${unit}`) }],
-      series: [{}, ...series.map(line)], bands: sides.length ? [{ series: [sides[1], sides[0]], fill: `${css(series[sides[0] - 1].colour)}38` }] : [],
+      series: [{}, ...series.map(line)],
     }, last, place);
   };
   new ResizeObserver(() => { if (plot && place.clientWidth !== width) make(); }).observe(place);

@@ -249,7 +249,7 @@ class ForecastReport:
     `known_s` = time of which the demand is known; `why` = why there is no forecast, empty if there is one; `peak` = the
     highest demand until a worker that is started now runs, also where it is not used.  `near`, `far` = how good
     forecasts have been, until a worker runs and within the delay of a scale-in.  `used`: in this `mode` the number of
-    workers follows it.  `at` = when it was fitted.  `ahead` = the forecast of each step from `ahead_at` on.
+    workers follows it.  `at` = when it was fitted.
     """
 
     known_s: float
@@ -261,8 +261,6 @@ class ForecastReport:
     far: Accuracy | None = None
     used: bool = False
     mode: ForecastMode = ForecastMode.OFF
-    ahead_at: float | None = None
-    ahead: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,8 +385,6 @@ class Forecasts:
             far=far,
             used=used,
             mode=self.settings.mode,
-            ahead_at=None if ahead is None else float(series.end * STEP_S),
-            ahead=() if ahead is None else tuple(ahead.tolist()),
         )
 
     def _values(self, app: AppId) -> Floats | None:

@@ -46,7 +46,6 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
         moves_total=max(len(moves), last.moves_total or 0),
         loads=[copied(PlannedLoad, row) for row in loads.values()],
         next=next_text(begun),
-        next_load_distance=begun.next.load_distance if begun.next else None,
         proposed_at=proposed_at,
     )
 
