@@ -1,7 +1,7 @@
 """The API on messages as they are on the topics."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, source_of, status_record, watching
 from tests.console.setup import get
 from trimtab_console.guard import CSP
+from trimtab_console.reader import newest_windows
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
 from trimtab_protocol.messages.names import HostId
@@ -226,3 +227,27 @@ def test_without_a_token_file_nobody_changes_anything() -> None:
     assert "token file" in response.json()["detail"]
     found = get(client, "session")
     assert (found["role"], found["login"], found["may_change"]) == ("viewer", False, False)
+
+
+# ---- which windows are read when the console starts
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A message with a window's name, or without."""
+
+    on: str
+    window: str | None = None
+
+    def topic(self) -> str:
+        return self.on
+
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        return [("snapshot", self.window.encode()), ("chunk", b"0")] if self.window else None
+
+
+def test_of_many_windows_the_last_two_are_read_with_everything_else() -> None:
+    status = Chunk("status")
+    windows = [Chunk("snapshots", name) for name in ("1", "1", "2", "3", "3", "4")]
+    found = list(newest_windows([windows[0], status, *windows[1:]], "snapshots"))  # type: ignore[list-item]
+    assert found == [status, *windows[3:]]

@@ -3,13 +3,19 @@
 import asyncio
 import hashlib
 import json
+import os
 import re
+import signal
+import socket
 import ssl
+import subprocess
+import sys
 import urllib.request
 from contextlib import closing
 from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -19,10 +25,13 @@ from tests.console.asking import bearer
 from tests.console.fleet import TOPICS, Fleet, Record, source_of, watching
 from tests.console.setup import Setup, running, serving
 from tests.console.setup import certificate as make
+from tests.paths import ROOT
 from trimtab_console.api.live import MAX_OF_PERSON, MAX_STREAMS, changes
-from trimtab_console.command import check_tls, settings_of
-from trimtab_console.configuration import BadConsoleConfiguration, ConsoleTls, load
+from trimtab_console.command import check_tls, in_a_line, settings_of
+from trimtab_console.configuration import LISTEN, BadConsoleConfiguration, ConsoleTls, load
 from trimtab_console.server import WEB, application
+from trimtab_console.watch import Known
+from trimtab_controller.cli import main
 from trimtab_protocol.messages.intents import PAUSE_KEY
 from trimtab_sandbox.broker import free_ports
 
@@ -207,3 +216,91 @@ def test_a_stream_ends_with_the_token_and_one_person_cannot_have_all(tmp_path: P
         (tmp_path / "tokens.toml").write_text("")
         assert b"" in iter(answer.readline, None), "the stream has ended"
     assert source.streams["vera"] == MAX_OF_PERSON - 1
+
+
+# ---- `trimtab console` as a process under a service manager
+
+
+LIMIT_S = 60.0
+PROGRAM = "from trimtab_controller.cli import main; raise SystemExit(main())"
+
+
+def test_it_tells_systemd_when_it_serves_and_ends_on_sigterm(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    (tmp_path / "console.toml").write_text(
+        f'[console]\ncluster = "c"\nport = {port}\n[kafka]\nbootstrap_servers = "127.0.0.1:9"\n'
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(LIMIT_S)
+        command = [sys.executable, "-c", PROGRAM, "console", "--config", str(tmp_path / "console.toml")]
+        environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "4000000"}
+        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+            try:
+                told = [manager.recv(4096).decode() for _ in range(2)]
+                opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+                assert opener.open(f"http://127.0.0.1:{port}/", timeout=LIMIT_S).status == 200
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(LIMIT_S) == 0
+            finally:
+                process.kill()
+    assert all(message.startswith("READY=1\nWATCHDOG=1\nSTATUS=") for message in told)
+    assert "cluster c" in told[0]
+
+
+def test_what_systemd_shows_of_it() -> None:
+    known = watching(Fleet()).known
+    seen = known.seen(0.0)
+    assert seen
+    assert in_a_line("c", Known(), 0.0) == "reads the topics of cluster c"
+    assert in_a_line("c", Known(read=True), 0.0) == "no controller has reported on cluster c yet"
+    away = Known(fault="Connection refused")
+    assert in_a_line("c", away, 0.0) == "the topics of cluster c cannot be read: Connection refused"
+    text = in_a_line("c", replace(known, read=True), seen.status.at + 3.0)
+    assert text == "shows cluster c; the last status is 3 s old"
+
+
+# ---- console.toml: what is refused, and with which words
+
+
+KAFKA = '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+
+
+def write(folder: Path, console: str) -> Path:
+    path = folder / "console.toml"
+    path.write_text(f"[console]\n{console}\n{KAFKA}")
+    return path
+
+
+def test_the_sample_is_accepted_as_it_stands() -> None:
+    found = load(ROOT / "deploy" / "samples" / "console.toml")
+    assert (found.cluster, found.listen, found.hosts, found.trust_file) == ("demo", LISTEN, (), None)
+
+
+@pytest.mark.parametrize(
+    ("console", "told"),
+    [
+        ('cluster = "a"\naddress = "0.0.0.0"', "console.address: found '0.0.0.0', expected 127.0.0.1 or ::1"),
+        ('cluster = "a"\naddress = "example.com"', "console.address: found 'example.com', expected an IP address"),
+        ('cluster = "a"\naddress = "0.0.0.0"\n[access]\ntokens = "t"', "any other address needs [tls] and [access]"),
+        ('cluster = "a"\n[access]', "access.tokens: missing"),
+        ('cluster = "a"\n[access]\ntokens = "/nowhere/t"', "/nowhere/t: No such file or directory"),
+        ('cluster = "a"\n[tls]\ncertificate = "c"', "tls.key: missing"),
+        ('cluster = "a"\n[tls]\ncertificate = "c"\nkey = "/nowhere/k"', "/nowhere/k: No such file or directory"),
+        ('cluster = "a"\nport = 0', "console.port: found 0, expected"),
+        ('cluster = "a"\nhosts = ["a:80"]', "console.hosts[0]: found 'a:80', expected the name of a host"),
+        ('cluster = "a"\ntokens = 1', "console.tokens: found a whole number"),
+        ("", "console.cluster: missing"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_exit_code_2(
+    console: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, console)
+    assert main(["console", "--config", str(path)]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_ipv6_and_further_names(tmp_path: Path) -> None:
+    found: Any = load(write(tmp_path, 'cluster = "a"\naddress = "::1"\nport = 80\nhosts = ["OPS.example.com"]'))
+    assert (found.listen.address, found.listen.port, found.hosts) == ("::1", 80, ("ops.example.com",))

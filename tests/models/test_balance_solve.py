@@ -55,46 +55,15 @@ def test_a_cluster_without_a_node_to_keep_is_infeasible(nodes, removing):
     assert isinstance(solve_flux(cluster, stop=Never(), seed=0), Infeasible)
 
 
-@pytest.mark.parametrize("homes", [[], [0, 0, 0]])
-def test_no_key_groups_or_no_loads_or_one_node_is_unchanged(homes):
-    result = plan_of(problem(homes, [0.0] * len(homes), nodes=1))
-    assert (result.status, result.score.load_distance) == (PlanStatus.UNCHANGED, 0)
-
-
 def test_unequal_capacities_share_in_proportion():
     result = plan_of(problem([0] * 6, [10] * 6, nodes=2, capacity=[2.0, 1.0]))
     assert result.score.load_distance == 0
     assert result.allocation.tolist().count(0) == 4
 
 
-def test_placing_a_lost_key_group_is_free_and_no_migration():
-    result = plan_of(problem([0, -1], [10, 10], nodes=2, max_migrations=0, max_cost_bytes=0.0, pinned=[False, True]))
-    assert result.allocation.tolist() == [0, 1]
-    assert (result.status, result.score.migrations, result.score.cost_bytes) == (PlanStatus.OPTIMAL, 0, 0)
-
-
 def test_a_lost_key_group_is_placed_even_where_no_limit_has_room():
     cluster = problem([0, 1, -1], [10, 10, 10], nodes=2, usage=[[5.0, 5.0, 5.0]], limit=[[5.0, 8.0]], max_migrations=0)
     assert plan_of(cluster).allocation.tolist() == [0, 1, 1]
-
-
-def test_limits_that_hold_are_kept():
-    cluster = problem([0, 0, 0, 1], [10, 10, 10, 10], nodes=2, usage=[[5.0, 4.0, 3.0, 3.0]], limit=[[99.0, 6.0]])
-    assert plan_of(cluster).allocation.tolist() == [0, 0, 1, 1]
-
-
-def test_a_limit_that_is_broken_already_gets_no_worse():
-    cluster = problem([0, 0, 1], [20, 20, 10], nodes=2, usage=[[1.0, 1.0, 9.0]], limit=[[5.0, 5.0]])
-    result = plan_of(cluster)
-    assert (result.status, result.allocation.tolist()) == (PlanStatus.UNCHANGED, [0, 0, 1])
-
-
-def test_both_budgets_hold_at_once():
-    cluster = problem(
-        [0] * 8, [5] * 8, nodes=2, cost_bytes=[9, 1, 1, 9, 9, 9, 9, 9], max_migrations=3, max_cost_bytes=11.0
-    )
-    result = plan_of(cluster)
-    assert (result.score.migrations, result.score.cost_bytes, result.score.load_distance) == (3, 11, 5)
 
 
 def test_the_cheaper_of_two_equal_key_groups_moves():
@@ -109,12 +78,6 @@ def snapshot(loads: list[float], homes: list[str | None], nodes: int = 2, **chan
     ]
     document = {"version": 1, "nodes": [{"id": f"n{at}", "capacity": 1} for at in range(nodes)], "key_groups": groups}
     return decode_snapshot(document | changes)
-
-
-def test_the_same_seed_gives_the_same_plan():
-    cluster = replace(uneven(seed=1, nodes=20), max_migrations=20)
-    plans = [plan_of(cluster).allocation for _ in range(2)]
-    assert (plans[0] == plans[1]).all()
 
 
 def test_a_deadline_in_the_past_keeps_the_cluster_as_it_is():

@@ -1,11 +1,21 @@
 """What the doctor says: each fault by itself, and nothing but `ok` where all is well."""
 
+import argparse
+import io
+import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.controller.cli.findings import levels
+from tests.controller.decider.decider_situations import W0, W1
+from tests.controller.decider.hosted_job import kg
+from tests.controller.loop.test_why import BEGUN, ENDED, EVENTS, EXECUTION, MEASURED, known
+from trimtab_controller.cli import main
+from trimtab_controller.cli.doctor import command
 from trimtab_controller.cli.doctor.agent_checks import (
     LeaderSeen,
     ReportSeen,
@@ -43,10 +53,17 @@ from trimtab_controller.cli.doctor.host_checks import (
     judge_keys,
     judge_port,
 )
+from trimtab_controller.cli.events import line_of
+from trimtab_controller.cli.parsers import span
+from trimtab_controller.cli.why import show, show_plan
+from trimtab_controller.loop.events.explanation import explain_plan
+from trimtab_controller.loop.why import why_here
 from trimtab_controller.security.acl import Operation, Resource, Role, Rules
+from trimtab_protocol.messages.events import EventMove
 from trimtab_protocol.messages.names import AppId, HostId, Topics, TopicSettings, WorkerId, topic_settings
 from trimtab_protocol.messages.report import Absence, Basis, HostSample, Report, WorkerSample, WorkerState
 from trimtab_protocol.signing.hosts import HostChecking
+from trimtab_protocol.wording import local_time
 
 KEYS = KeysSeen(signs="k", trusted=("k",), trust_file=Path("t"), trust_mode=0o644)
 
@@ -425,3 +442,137 @@ def test_the_leader() -> None:
     assert levels(list(judge_leader(LeaderSeen(leader=None, dry_run_heard_s=2.0)))) == [Level.WARNING]
     assert levels(list(judge_leader(replace(good, hold="the journal is gone")))) == [Level.OK, Level.FAULT]
     assert levels(list(judge_leader(replace(good, paused="paused by ann")))) == [Level.OK, Level.WARNING]
+
+
+# ---- `trimtab doctor` where there is no Kafka: what it prints, and that it ends in time
+
+
+CHECKS = [str(check) for check in Check]
+
+
+@pytest.fixture(autouse=True)
+def bare_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("TRIMTAB_JARS", str(tmp_path))
+
+
+def test_without_a_configuration_only_the_host_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "controller.toml"
+    assert main(["doctor", "--config", str(path), "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    levels = {row["check"]: row["level"] for row in document["findings"]}
+    assert list(levels) == CHECKS
+    assert [check for check, level in levels.items() if level == Level.FAULT] == ["configuration", "java", "jars"]
+    assert {level for check, level in levels.items() if check not in ("configuration", "java", "jars")} == {
+        Level.NOT_CHECKED
+    }
+    assert (document["faults"], document["warnings"]) == (3, 0)
+
+
+def test_a_fault_stands_in_one_line_and_its_remedy_in_the_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "controller.toml"
+    path.write_text('[controller]\ncluster = "c"\n')
+    assert main(["doctor", "--config", str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"fault        configuration: {path}: kafka: missing, expected an object"
+    assert lines[1].startswith("             -> ")
+    assert lines[-1] == "3 faults, 0 warnings, 10 not checked"
+
+
+def test_a_check_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "CHECK_LIMIT_S", 0.1)
+    [finding] = command._bounded(Check.JAVA, lambda: time.sleep(30) or [])  # type: ignore[func-returns-value]
+    assert (finding.level, finding.text) == (Level.NOT_CHECKED, "it took longer than 0.1 s")
+
+
+@pytest.mark.parametrize("command", ["doctor", "health"])
+def test_the_environment_names_the_configuration_where_no_option_does(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = tmp_path / "controller.toml", tmp_path / "other.toml"
+    for path in (file, other):
+        path.write_text('[controller]\ncluster = "c"\n', encoding="utf-8")
+    monkeypatch.setenv("TRIMTAB_CONFIG", str(file))
+    assert main([command]) > 0
+    assert str(file) in "".join(capsys.readouterr())
+    assert main([command, "--config", str(other)]) > 0
+    assert str(file) not in "".join(capsys.readouterr())
+
+    monkeypatch.delenv("TRIMTAB_CONFIG")
+    with pytest.raises(SystemExit) as ended:
+        main([command])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "trimtab: name the configuration: --config FILE, or TRIMTAB_CONFIG\n"
+
+
+# ---- `trimtab events` and `trimtab why` as text, and what `--since` accepts
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("15m", 900.0), ("6h", 21_600.0), ("7d", 604_800.0)])
+def test_how_far_back(text: str, seconds: float) -> None:
+    assert span(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "-1d", "0h", "1w", "1d ", "٣d"])
+def test_another_span_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="expected a number with s, m, h or d"):
+        span(text)
+
+
+def test_an_event_is_one_line_that_names_its_plan() -> None:
+    line = line_of(BEGUN).plain
+    assert line.endswith("  plan begun        plan 1.2: app: 2 moves [load_distance]")
+    assert "\n" not in line
+
+
+def test_a_key_group_as_text() -> None:
+    out = io.StringIO()
+    show(why_here(kg(1), known(), EXECUTION, EVENTS), Console(file=out, width=140, highlight=False, markup=False))
+    text = out.getvalue()
+    assert "app/sums/1 is on w0 since " in text
+    assert "plan 1.2 moved it here from w1: w1 had 45.5 %, above the mean of 30.0 %" in text
+    rows = [" ".join(line.split()) for line in text.splitlines()]
+    assert "if it were on load distance (now 20.00 pp) its load" in rows
+    assert "w0 on h-w0 20.00 50.0 % it is here" in rows
+    assert "w2 on h-w2 5.00 (-15.00) 35.0 % standby" in rows
+
+
+def test_a_plan_as_text() -> None:
+    judged = replace(MEASURED, moves=(EventMove(key_group=kg(1), source=W1, target=W0, measured_pct=21.0, paid=False),))
+    found = explain_plan("1.2", (BEGUN, ENDED, judged))
+    assert found is not None
+    out = io.StringIO()
+    show_plan(found, Console(file=out, width=160, highlight=False, markup=False))
+    rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert rows[:3] == [
+        "plan 1.2: app: 2 moves",
+        "load distance 5.00 pp predicted, 5.50 pp measured, mean load 30.0 %",
+        "one more move, app/sums/0 from w0 to w2, would bring the load distance to 4.25",
+    ]
+    told = "done; paused 0.25 s; 21.00 % measured; it did not pay"
+    why = "w1 had 45.5 %, above the mean of 30.0 %; w0 was a standby of it"
+    assert f"app/sums/1 w1 w0 20.00 % {told} {why}" in rows
+    assert "app/sums/2 w0 w1 25.00 % failed it made room for another key group" in rows
+    assert "w0 45.0 % 50.0 % 49.0 %" in rows
+    assert "w2 - - 1.0 %" in rows, "what is not known is no zero"
+
+
+def test_of_an_approved_plan_it_is_said_when_its_load_distance_was_predicted() -> None:
+    found = explain_plan("1.2", (replace(BEGUN, id="0", at=40.0, phase="proposed"), *EVENTS))
+    assert found is not None
+    out = io.StringIO()
+    show_plan(found, Console(file=out, width=160, highlight=False, markup=False))
+    then = f"when it was proposed ({local_time(40.0)})"
+    told = f"  load distance 5.00 pp predicted {then}, 5.50 pp measured, mean load 30.0 %"
+    assert out.getvalue().splitlines()[1] == told
+
+
+def test_of_many_moves_the_first_are_shown() -> None:
+    moves = tuple(EventMove(key_group=kg(number), source=W1, target=W0) for number in range(50))
+    found = explain_plan("1.2", (replace(BEGUN, moves=moves, moves_total=1_500),))
+    assert found is not None
+    out = io.StringIO()
+    show_plan(found, Console(file=out, width=160, highlight=False, markup=False))
+    assert "and 1480 more (--json has 50)" in out.getvalue()

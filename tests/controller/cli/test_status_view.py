@@ -4,8 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.cli.status_examples import APP, LEADER, NOW, STANDBY, STATUS, node, shown
-from trimtab_controller.cli.status import FEW, LEVELS, NO_TUPLES, SHOWN_NODES, collocation_line, intents_documents
+from tests.controller.cli.status_examples import APP, LEADER, NOW, ROUND, STANDBY, STATUS, node, shown
+from trimtab_controller.cli.operator import CommandError
+from trimtab_controller.cli.preview import view_of
+from trimtab_controller.cli.status import (
+    BRIEF_APPS,
+    FEW,
+    LEVELS,
+    NO_TUPLES,
+    SHOWN_NODES,
+    brief_status,
+    collocation_line,
+    intents_documents,
+)
+from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.seen import Seen, State, summary
 from trimtab_models.albic.fit import Unknown
 from trimtab_models.elastic.matching import NodeLevel
@@ -474,3 +487,53 @@ def test_the_pool_of_each_app_is_a_line_and_its_workers_do_not_push_others_out_o
     assert any(line.split()[:1] == ["orders-1"] for line in lines)
     assert any(line.split()[-1:] == ["stopped"] for line in lines)
     assert "pool" not in shown(STATUS)
+
+
+# ---- what `trimtab sandbox status` says of windows and plans, in a few lines
+
+
+def test_in_brief_it_is_what_the_long_status_says() -> None:
+    seen = Seen(status=STATUS, controllers=(LEADER,), now=NOW)
+    assert brief_status(seen) == [
+        "prod  ACTING  ctl-1:2817 leads, epoch 3.15, snapshot 4 s old",
+        "orders: load distance 2.2 pp (noise 0.5), mean load 50.0 %, 63 key groups",
+        "no plan in flight",
+        "last decision 4 s ago: nothing: load distance 2.3 pp, inside the band of 5.0 pp",
+        "the one before 90 s ago: plan 3.14: 13 moves",
+    ]
+
+
+def test_in_brief_a_plan_in_flight_a_fault_and_many_apps() -> None:
+    apps = tuple(replace(STATUS.apps[0], app=AppId(f"a{n}"), not_ready="no windows") for n in range(BRIEF_APPS + 2))
+    flying = replace(ROUND, ended_at=None, handovers={"done": 2, "waiting": 2})
+    skip = DecisionStatus(at=NOW - 4, kind="skip", reason="stale_snapshot", text="nothing: old")
+    status = replace(STATUS, apps=apps, rounds=(flying,), decisions=(skip,), window_end=None)
+    lines = brief_status(Seen(status=status, controllers=(LEADER,), now=NOW))
+    assert lines[0].endswith("no snapshot yet")
+    assert lines[BRIEF_APPS : BRIEF_APPS + 3] == [
+        f"a{BRIEF_APPS - 1}: not ready: no windows",
+        "and 2 more apps",
+        "plan in flight 3.14 of orders, started 90 s ago: load distance 8.6 above 5.0",
+    ]
+    assert lines[-2:] == [
+        "last decision 4 s ago: nothing: old",
+        "What to check and what to do: trimtab runbook stale_snapshot",
+    ]
+
+
+# ---- what a command says that needs a whole window, while there is none
+
+
+@pytest.mark.parametrize(
+    ("reason", "then"),
+    [
+        (SkipReason.WORKER_INCOMPLETE, "`trimtab runbook worker_incomplete` says what to do"),
+        (SkipReason.WINDOW_TOO_EARLY, "ask again after the next window"),
+    ],
+)
+def test_it_says_what_is_missing_and_what_to_do(reason: SkipReason, then: str) -> None:
+    known = WindowResult()
+    known.views = {AppId("orders"): NotReady(reason=reason, detail="w1", app=AppId("orders"))}
+    with pytest.raises(CommandError) as refusal:
+        view_of(known, None, "--app")
+    assert str(refusal.value) == f"no complete snapshot: {reason}: w1; {then}"

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from tests.controller.loop.inbox_records import NOWHERE
 from trimtab_controller.cli import CUT_OFF, INTERRUPTED, all_commands, main, operator
 from trimtab_controller.cli import acl as command
 from trimtab_controller.cli.completion import SHELLS
+from trimtab_controller.cli.status import restart_line
 from trimtab_controller.kafka import reader as reader_module
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.status import AppStatus, RestartStatus
 
 
 @pytest.mark.parametrize(
@@ -195,3 +199,23 @@ def test_every_script_names_all_commands_and_is_one_the_shell_can_read(
     assert [name for name in all_commands() if name not in path.read_text()] == []
     if shutil.which(shell):
         subprocess.run([shell, "-n", str(path)], check=True, timeout=30)
+
+
+# ---- what `trimtab status` says of a rolling restart
+
+
+def line(restart: RestartStatus | None) -> str:
+    app = AppStatus(app=AppId("orders"), key_groups=None, load_distance=None, mean_load=None, not_ready=None)
+    return restart_line(replace(app, restart=restart))
+
+
+def test_it_says_how_far_it_is_whom_it_leaves_out_and_what_it_waits_for() -> None:
+    assert line(None) == ""
+    plain = RestartStatus(workers=3, done=1, host=HostId("h1"), skipped=(WorkerId("w2"),))
+    assert line(plain) == "rolling restart: 1 of 3 workers, now those on h1; left out: w2"
+    assert line(
+        replace(plain, skipped=(), differ="workers differ: w1 against w0", waits="w1 is not back: it is away")
+    ) == (
+        "rolling restart: 1 of 3 workers, now those on h1; without a drain, since nothing may move: "
+        "workers differ: w1 against w0; waits: w1 is not back: it is away"
+    )

@@ -1,7 +1,9 @@
 """ALBIC in the decider: what brings key groups together is worth a round inside the band, and nothing less is."""
 
 from dataclasses import replace
+from itertools import product
 
+import numpy as np
 import pytest
 
 from tests.controller.decider.decider_situations import W0, W1, a_worker, owned, plannable
@@ -9,16 +11,18 @@ from trimtab_controller.decider.memory.evaluate import LoadHistory, evaluate, fo
 from trimtab_controller.decider.policies.admission import SolveWanted, admit
 from trimtab_controller.decider.policies.instance import question_of
 from trimtab_controller.decider.policies.judgement import judge, noted
+from trimtab_controller.decider.policies.smaller import PotentialPlan, can_be_spread, potential_of
 from trimtab_controller.decider.values.decision import Planned, Skip, describe, names_of
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.values.settings import Settings
-from trimtab_controller.decider.window.collocation import planned_with, why_not_used
+from trimtab_controller.decider.window.collocation import local_sends, planned_with, why_not_used
 from trimtab_controller.decider.window.view import EndCosts, PlannableView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Collocation, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
+from trimtab_protocol.messages.snapshot import PairWindow, Snapshot
 
 APP = AppId("app")
 MILP = Settings(method=Method.MILP, load_distance=5.0, min_windows=1, max_migrations=4)
@@ -186,3 +190,103 @@ def test_flows_are_smoothed_as_loads_are_and_who_sends_no_more_is_forgotten() ->
         seen.append(dict(view.flows))
     assert seen[:3] == [{pair: 100.0, other: 4.0}, {pair: 75.0, other: 2.0}, {pair: 37.5, other: 1.0}]
     assert seen[-1] == {}
+
+
+# ---- the share of an app's sends that skips the broker
+
+
+def pair(app: str, tuples_s: float, direct_s: float | None) -> PairWindow:
+    source, target = (KeyGroup(AppId(app), OperatorId(name), 0) for name in ("in", "out"))
+    return PairWindow(source=source, target=target, tuples_s=tuples_s, bytes_s=0.0, direct_s=direct_s)
+
+
+def test_it_is_by_tuples_and_unknown_while_one_sender_does_not_tell() -> None:
+    pairs = (
+        pair("known", 30.0, 15.0),
+        pair("known", 10.0, 10.0),
+        pair("remote", 5.0, 0.0),
+        pair("upgraded", 30.0, 15.0),
+        pair("upgraded", 0.1, None),
+        pair("silent", 0.0, 0.0),
+    )
+    snapshot = Snapshot(
+        cluster="c", start_ms=0, end_ms=1, published_ms=2, hosts_seen=1, hosts_expected=1, watermark_ms=None,
+        late_rows=0, pairs=pairs,
+    )  # fmt: skip
+
+    assert local_sends(snapshot) == {AppId("known"): 0.625, AppId("remote"): 0.0}
+
+
+# ---- the potential plan: what collocation saves with free moves, and whether its parts can be balanced
+
+
+HEAD, TAIL = OperatorId("head"), OperatorId("tail")
+COST = EndCosts(sending=1e-3, receiving=2e-3)
+
+
+def a_key_group(operator: OperatorId, partition: int) -> KeyGroup:
+    return KeyGroup(APP, operator, partition)
+
+
+def view(owners: dict[KeyGroup, int], flows: dict[tuple[KeyGroup, KeyGroup], float], load: float) -> PlannableView:
+    """Each key group asks for `load` percent of a core, what remote tuples cost included."""
+    workers = [a_worker(f"w{each}") for each in sorted(set(owners.values()))]
+    rows = [owned(each, f"w{owner}", load) for each, owner in owners.items()]
+    return plannable(workers, rows, flows=flows, remote_costs={HEAD: COST, TAIL: COST})
+
+
+def apart(pairs: int, load: float = 30.0, rate: float = 50.0) -> PlannableView:
+    """Each key group of `head` sends to the one of `tail` with its number, which is on another worker."""
+    owners = {a_key_group(HEAD, each): each % 2 for each in range(pairs)} | {
+        a_key_group(TAIL, each): (each + 1) % 2 for each in range(pairs)
+    }
+    return view(owners, {(a_key_group(HEAD, each), a_key_group(TAIL, each)): rate for each in range(pairs)}, load)
+
+
+def test_pairs_that_fit_come_together_and_save_both_ends() -> None:
+    found = potential_of(apart(2), [0.7, 0.7])
+    assert isinstance(found, PotentialPlan)
+    assert found.saving == pytest.approx(2 * 50.0 * 3e-3)
+    assert sorted(found.loads.tolist()) == pytest.approx([0.45, 0.45]), "two parts of 0.6 cores less 0.15"
+
+
+def test_a_part_is_not_larger_than_a_worker_may_carry() -> None:
+    assert potential_of(apart(2), [0.7, 0.4]) is None
+    assert potential_of(apart(2), []) is None
+
+
+def test_parts_that_cannot_be_spread_do_not_count() -> None:
+    found = potential_of(apart(3), [0.7, 0.7])
+    assert found is None, "three parts of 0.45 cores on two workers of 0.7"
+
+
+def test_what_is_together_stays_and_saves_nothing_more() -> None:
+    together = view(
+        {a_key_group(HEAD, 0): 0, a_key_group(TAIL, 0): 0, a_key_group(HEAD, 1): 1},
+        {(a_key_group(HEAD, 0), a_key_group(TAIL, 0)): 50.0},
+        10.0,
+    )
+    assert potential_of(together, [0.7, 0.7]) is None
+
+
+def test_a_plan_of_random_jobs_keeps_its_promise() -> None:
+    """Twin: the saving is what the flows within parts cost now, recomputed from the loads."""
+    chance = np.random.default_rng(7)
+    for _ in range(30):
+        heads, tails = int(chance.integers(2, 6)), int(chance.integers(2, 6))
+        names = [a_key_group(HEAD, each) for each in range(heads)] + [a_key_group(TAIL, each) for each in range(tails)]
+        owners = {name: int(chance.integers(0, 3)) for name in names}
+        owners |= {names[each]: each for each in range(3)}
+        flows = {
+            (a_key_group(HEAD, one), a_key_group(TAIL, other)): float(chance.choice([1.0, 40.0]))
+            for one, other in product(range(heads), range(tails))
+        }
+        its = view(owners, flows, 20.0)
+        room = [0.8] * 3
+        found = potential_of(its, room)
+        if found is None:
+            continue
+        assert can_be_spread(found.loads, room)
+        assert found.loads.max() <= 0.8 + 1e-9
+        whole = 0.2 * len(names)
+        assert float(found.loads.sum()) == pytest.approx(whole - found.saving)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 from tests.controller.decider.deciders import (
     BALANCED,
     DRAIN_W1,
@@ -18,6 +18,7 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
+from tests.controller.decider.hosted_job import HostedJob, Machine
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -25,16 +26,34 @@ from trimtab_controller.decider.events import (
     IntentsChanged,
     SnapshotArrived,
     Solve,
+    SolverAnswered,
 )
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.predictions import RoundMeasured
-from trimtab_controller.decider.values.decision import Adopted, Planned, Skip, describe
+from trimtab_controller.decider.policies.judgement import DrainBlocked
+from trimtab_controller.decider.values.decision import (
+    Adopted,
+    Decision,
+    Forgotten,
+    IntentRefused,
+    Planned,
+    Scaled,
+    Skip,
+    describe,
+    names_of,
+)
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.window.view import SmoothedView
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.events import ExecutionLimits, Publish
+from trimtab_controller.execution.machine import ExecutionMachine
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
+from trimtab_controller.loop.realize import realizing
 from trimtab_controller.plan import Move, Plan, PlanReason
-from trimtab_protocol.messages.intents import Drain, Intent
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_controller.solver.answer import Answer, NoAnswer, Stuck
+from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.intents import Drain, ForgetApp, ForgetWorker, Intent
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
 
 
 def test_without_a_placement_the_ownership_is_published_as_it_is() -> None:
@@ -273,3 +292,355 @@ def test_a_dry_run_plans_from_the_reports_and_adopts_nothing() -> None:
     made = decider(execution(None), acting=False)
     [action] = made.on_event(1011.0, window(ON_W0))
     assert isinstance(action, Solve)
+
+
+# ---- what the decider makes of the solver's answers, and of what happens while the solver works
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [answer(), answer((2, 1), to=14.6), SolverAnswered(answer=NoAnswer(reason="no node"))],
+)
+def test_an_answer_that_brings_nothing(reply: SolverAnswered) -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    decision = only(made.on_event(1012.0, reply))
+    assert isinstance(decision, Skip)
+    failed = isinstance(reply.answer, NoAnswer)
+    assert decision.reason is (SkipReason.SOLVER_FAILED if failed else SkipReason.NOTHING_BETTER)
+
+
+def test_that_the_greedy_method_finds_nothing_is_said_as_the_solver_s_failure() -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    reply = answer((2, 1), to=14.6)
+    assert isinstance(reply.answer, Answer)
+    decision = only(made.on_event(1012.0, replace(reply, answer=replace(reply.answer, fallback=True))))
+    assert isinstance(decision, Skip)
+    assert decision.reason is SkipReason.SOLVER_FAILED
+    assert decision.detail.endswith("by the greedy method as the solver gave no answer")
+
+
+def test_a_pause_that_comes_while_the_solver_works_holds() -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    made.on_event(1011.2, IntentsChanged(intents=(PAUSE,)))
+    decision = only(made.on_event(1012.0, answer((2, 1))))
+    assert isinstance(decision, Skip)
+    assert decision.reason is SkipReason.PAUSED
+
+
+def test_what_a_newer_window_lacks_counts_while_the_solver_works() -> None:
+    """Such as two of five hosts that are lost at once."""
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    assert made.on_event(1021.0, window(ON_W0, 1020.0, workers=(W0,))) == []
+    decision = only(made.on_event(1021.5, answer((2, 1))))
+    assert isinstance(decision, Skip)
+    assert decision.reason is SkipReason.HOSTS_LOST
+
+
+def test_a_worker_that_is_lost_while_the_solver_works_is_given_nothing() -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    later = window(ON_W0, 1020.0).snapshot
+    nodes = (later.nodes[0], replace(later.nodes[1], state=WorkerState.RECOVERING))
+    made.on_event(1021.0, SnapshotArrived(snapshot=replace(later, nodes=nodes)))
+    decision = only(made.on_event(1021.5, answer((2, 1))))
+    assert isinstance(decision, Skip)
+    assert decision.reason is SkipReason.WORKER_NOT_RUNNING
+
+
+def test_an_app_that_nothing_makes_better_does_not_keep_the_others_waiting() -> None:
+    """One key group is all the load of the first app: no move evens that out, and its load distance is the largest."""
+    lone, there = AppId("lone"), (WorkerId("w2"), WorkerId("w3"))
+    other = {KeyGroup(lone, OPERATOR, 0): there[0]}
+    placements = {**execution(ON_W0).placements, lone: placement_of("c", lone, Epoch(1, 1), other, None)}
+    made = decider(execution(None, placements=placements))
+    asked = []
+    for number in range(3):
+        end_s = 1010.0 + 10.0 * number
+        seen, beside = window(ON_W0, end_s).snapshot, window(other, end_s, cpu=0.9, workers=there).snapshot
+        nodes = (*seen.nodes, *(replace(row, app=lone) for row in beside.nodes))
+        both = replace(seen, nodes=nodes, key_groups=(*seen.key_groups, *beside.key_groups))
+        actions = made.on_event(end_s + 1.0, SnapshotArrived(snapshot=both))
+        while isinstance(solve := actions[-1], Solve):
+            asked.append(solve.view.app)
+            actions = made.on_event(end_s + 2.0, answer((0, 1)) if len(asked) == 4 else answer())
+    assert asked == [lone, APP] * 3
+
+
+# ---- operators that change: the placement follows what the workers declare
+
+
+TOTALS = OperatorId("totals")
+
+
+def declared(event: SnapshotArrived, *operators: dict[OperatorId, int]) -> SnapshotArrived:
+    """The window, with what its workers declare."""
+    nodes = zip(event.snapshot.nodes, operators, strict=True)
+    return SnapshotArrived(snapshot=replace(event.snapshot, nodes=tuple(replace(n, operators=o) for n, o in nodes)))
+
+
+def test_the_placement_follows_renamed_merged_and_shrunk_operators_and_says_so() -> None:
+    counts = OperatorId("counts")
+    before = {**ON_W0, KeyGroup(APP, counts, 0): W1, KeyGroup(APP, counts, 1): W1}
+    now = {KeyGroup(APP, TOTALS, 0): W0, KeyGroup(APP, counts, 0): W1}
+    made = decider(execution(before))
+    made.on_event(1011.0, window(before))
+    decision = only(made.on_event(1021.0, declared(window(now, 1020.0), *[{TOTALS: 1, counts: 1}] * 2)))
+    assert decision == Adopted(
+        app=APP,
+        owners=now,
+        detail="operators gone: sums; new: totals; of another size: counts (2 key groups before, now 1): the placement "
+        "follows the reports",
+    )
+    adopted = placement_of("c", APP, Epoch(1, 2), decision.owners, made._situation.execution.placements[APP])
+    assert adopted.owners == {TOTALS: ((W0,),), counts: ((W1,),)}
+
+
+def test_while_workers_of_two_versions_run_nothing_is_decided() -> None:
+    versions = declared(window(BALANCED), {OPERATOR: 3}, {TOTALS: 3})
+    decision = only(decider(execution(BALANCED)).on_event(1011.0, versions))
+    assert isinstance(decision, Skip)
+    assert decision.reason is SkipReason.OPERATORS_DIFFER
+    assert decision.detail == (
+        "app: operators_differ: its workers declare different operators; w0: sums with 3 key groups; "
+        "w1: totals with 3 key groups"
+    )
+
+
+def test_what_key_groups_did_is_forgotten_with_them() -> None:
+    settings = replace(SETTINGS, min_windows=2)
+    made = Decider(settings, NEEDS, execution(BALANCED), acting=True)
+    for end_s in (1010.0, 1020.0):
+        made.on_event(end_s + 1, window(BALANCED, end_s))
+    renamed = {KeyGroup(APP, TOTALS, at): W0 for at in range(3)}
+    made.on_event(1022.0, ExecutionChanged(execution=execution(renamed)))
+    decision = only(made.on_event(1031.0, declared(window(renamed, 1030.0), *[{TOTALS: 3}] * 2)))
+    assert isinstance(decision, Skip)
+    assert decision.reason is SkipReason.TOO_FEW_WINDOWS
+    assert made._situation.memory.history[APP].windows == 1
+
+
+# ---- draining workers: emptied before all else, stopped when empty, started again when the drain is cancelled
+
+
+def test_key_groups_that_cannot_leave_a_drained_worker_are_said_with_the_decision() -> None:
+    made = decider(execution(ON_W0), Drain(worker=W0, by="op", at=1.0, reason="kernel"))
+    made.on_event(1011.0, window(ON_W0))
+    why = "too heavy"
+    stuck = (
+        Stuck(key_group=0, worker=0, obstacle=why),
+        Stuck(key_group=2, worker=0, obstacle=why),
+        Stuck(key_group=1, worker=0, obstacle="pinned"),
+    )
+    reply = answer((2, 1))
+    assert isinstance(reply.answer, Answer)
+    *blocked, decided = made.on_event(1011.5, SolverAnswered(answer=replace(reply.answer, stuck=stuck)))
+    assert blocked == [
+        DrainBlocked(worker=W0, key_groups=(kg(0), kg(2)), obstacle=why),
+        DrainBlocked(worker=W0, key_groups=(kg(1),), obstacle="pinned"),
+    ]
+    assert isinstance(decided, Decided)
+
+
+def test_the_app_with_a_worker_to_be_drained_comes_first_then_the_larger_load_distance() -> None:
+    other = AppId("other")
+    near, far = kg(0)._replace(app=other), kg(1)._replace(app=other)
+    both = {**ON_W0, near: WorkerId("x0"), far: WorkerId("x1")}
+    seen = window(ON_W0).snapshot
+    guests = [replace(seen.nodes[0], app=other, worker=both[each], host=HostId("hx")) for each in (near, far)]
+    owned = [replace(seen.key_groups[0], key_group=each, worker=both[each]) for each in (near, far)]
+    arrived = SnapshotArrived(
+        snapshot=replace(seen, nodes=(*seen.nodes, *guests), key_groups=(*seen.key_groups, *owned))
+    )
+    placements = {
+        app: placement_of("c", app, Epoch(1, 1), {each: who for each, who in both.items() if each.app == app}, None)
+        for app in (APP, other)
+    }
+    drain = Drain(worker=WorkerId("x0"), by="op", at=1.0, reason="kernel")
+    solved = []
+    for intents in ((), (drain,)):
+        [action] = decider(execution(None, placements=placements), *intents).on_event(1011.0, arrived)
+        assert isinstance(action, Solve)
+        solved.append(action.view.app)
+    assert solved == [APP, other]
+
+
+def test_a_drain_overrides_the_band() -> None:
+    made = decider(execution(BALANCED), DRAIN_W1)
+    [solve] = made.on_event(1011.0, window(BALANCED))
+    assert isinstance(solve, Solve)
+    assert [worker.id for worker in solve.view.workers if worker.draining] == [W1]
+    decision = only(made.on_event(1011.5, answer((1, 0), to=20.0)))
+    assert isinstance(decision, Planned)
+    assert decision.plan.detail == "drain w1"
+
+
+def test_a_drain_of_many_workers_names_a_few_of_them() -> None:
+    """A round is journalled with its reason, which a successor must be able to read."""
+    workers = tuple(WorkerId(f"w{number:04}") for number in range(1000))
+    owners = {kg(number): worker for number, worker in enumerate(workers)}
+    drains = [Drain(worker=worker, by="op", at=1.0, reason="kernel") for worker in workers[1:]]
+    made = decider(execution(owners), *drains)
+    assert [type(action) for action in made.on_event(1011.0, window(owners, workers=workers))] == [Solve]
+    decision = only(made.on_event(1011.5, answer((1, 0))))
+    assert isinstance(decision, Planned)
+    assert decision.plan.detail == "drain w0001, w0002, w0003, w0004, w0005 and 994 more"
+
+
+def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_taken_back() -> None:
+    owners = {kg(0): W0, kg(1): W0}
+    made = decider(execution(owners), DRAIN_W1)
+    decision = only(made.on_event(1011.0, window(owners)))
+    assert decision == Scaled(kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained")
+    stop = to_w1(CommandKind.STOP, 1011.0)
+    sent = execution(owners, scalings={W1: WorkerScaling(command=stop, phase=ScalingPhase.SENT, at=1011.0)})
+    made.on_event(1011.0, ExecutionChanged(execution=sent))
+    waiting = only(made.on_event(1021.0, window(owners, 1020.0)))
+    assert isinstance(waiting, Skip)
+    assert waiting.reason is SkipReason.SCALING_IN_FLIGHT
+    done = execution(owners, scalings={W1: WorkerScaling(command=stop, phase=ScalingPhase.DONE, at=1022.0)})
+    made.on_event(1022.0, ExecutionChanged(execution=done))
+    alone = only(made.on_event(1041.0, window(owners, 1040.0, workers=(W0,))))
+    assert isinstance(alone, Skip), "it is not missed"
+    made.on_event(1050.0, IntentsChanged(intents=()))
+    silent = only(made.on_event(1051.0, window(owners, 1050.0, workers=(W0,))))
+    assert isinstance(silent, Skip), "its host does not report, and would not hear of it"
+    hosts = window(owners).snapshot.hosts
+    later = replace(window(owners, 1060.0, workers=(W0,)).snapshot, hosts=hosts)
+    start = only(made.on_event(1061.0, SnapshotArrived(snapshot=later)))
+    assert isinstance(start, Scaled)
+    assert (start.kind, start.worker, start.host) == (CommandKind.START, W1, HostId("h1"))
+
+
+def test_a_start_that_failed_is_repeated_as_soon_as_its_host_reports_but_not_at_once() -> None:
+    owners = {kg(0): W0, kg(1): W0}
+    start = to_w1(CommandKind.START, 1000.0)
+    failed = execution(owners, scalings={W1: WorkerScaling(command=start, phase=ScalingPhase.FAILED, at=1062.0)})
+    made = decider(failed)
+
+    def decide(end_s: float, *hosts: str) -> Decision:
+        seen = window(owners, end_s, workers=(W0,)).snapshot
+        there = tuple(replace(seen.hosts[0], host=HostId(host)) for host in hosts)
+        return only(made.on_event(end_s + 1.0, SnapshotArrived(snapshot=replace(seen, hosts=there))))
+
+    assert isinstance(decide(1080.0, "h0", "h1"), Skip), "it has just failed"
+    assert isinstance(decide(1130.0, "h0"), Skip), "nobody would answer"
+    repeated = decide(1140.0, "h0", "h1")
+    assert isinstance(repeated, Scaled)
+    assert (repeated.kind, repeated.worker, repeated.host) == (CommandKind.START, W1, HostId("h1"))
+
+
+# ---- `trimtab forget`: apps and workers that are gone for good
+
+
+FORGET_APP = ForgetApp(app=APP, by="op", at=1.0, reason="replaced")
+
+
+FORGET_W1 = ForgetWorker(worker=W1, by="op", at=1.0, reason="renamed")
+
+
+OTHER = {KeyGroup(AppId("other"), OPERATOR, at): WorkerId(f"w{7 + at}") for at in range(2)}
+
+
+def two_apps() -> Execution:
+    other = placement_of("c", AppId("other"), Epoch(1, 1), OTHER, None)
+    return replace(execution(ON_W0), placements={**execution(ON_W0).placements, AppId("other"): other})
+
+
+def of_app(event: SnapshotArrived, app: str) -> SnapshotArrived:
+    nodes = tuple(replace(row, app=AppId(app)) for row in event.snapshot.nodes)
+    return SnapshotArrived(snapshot=replace(event.snapshot, nodes=nodes))
+
+
+def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost() -> None:
+    made = decider(two_apps(), PAUSE)
+    made.on_event(1011.0, of_app(window(OTHER, 1010.0, workers=tuple(OTHER.values())), "other"))
+    made.on_event(1021.0, window(ON_W0, 1020.0))
+    lost = made.known.views[AppId("other")]
+    assert isinstance(lost, NotReady)
+    assert lost.reason is SkipReason.HOSTS_LOST, "its two, of four"
+    made.on_event(1022.0, IntentsChanged(intents=(PAUSE, replace(FORGET_APP, app=AppId("other")))))
+    decision = only(made.on_event(1031.0, window(ON_W0, 1030.0)))
+    assert decision == Forgotten(
+        what="app other",
+        answered=("forget/app/other",),
+        detail="its placement of 2 key groups is revoked, asked for by op: replaced",
+        app=AppId("other"),
+    )
+    made.on_event(1032.0, ExecutionChanged(execution=execution(ON_W0)))
+    after = only(made.on_event(1041.0, window(ON_W0, 1040.0)))
+    assert isinstance(after, Skip)
+    assert after.reason is SkipReason.PAUSED, "said once"
+    assert (made.known.not_ready, list(made.known.views)) == (None, [APP])
+
+
+def test_who_still_runs_is_not_forgotten() -> None:
+    for wish, what in ((FORGET_APP, "app app"), (FORGET_W1, "worker w1")):
+        decision = only(decider(execution(BALANCED), wish).on_event(1011.0, window(BALANCED)))
+        assert isinstance(decision, IntentRefused)
+        assert decision.answered == (wish.key,)
+        assert decision.detail.startswith(f"{what} still runs: w")
+        assert names_of(decision) == ("refuse", "forget")
+
+
+def test_to_refuse_it_harms_no_plan_of_another_app() -> None:
+    plan = replace(a_round(None), app=AppId("other"))
+    present = replace(two_apps(), rounds={AppId("other"): plan})
+    made, machine = decider(present, FORGET_APP), ExecutionMachine("c", ExecutionLimits(), present)
+    event = realizing(only(made.on_event(1011.0, window(BALANCED))))
+    assert event is not None
+    [published] = [each for each in machine.on_event(1011.0, event) if isinstance(each, Publish)]
+    assert published.answered == (FORGET_APP.key,)
+
+
+def test_a_forgotten_worker_is_not_waited_for_started_or_drained() -> None:
+    stopped = WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)
+    made = decider(execution({**BALANCED, kg(2): W0}, scalings={W1: stopped}), DRAIN_W1, FORGET_W1)
+    alone = {kg(0): W0, kg(1): W0, kg(2): W0}
+    decision = only(made.on_event(1011.0, window(alone, workers=(W0,))))
+    assert isinstance(decision, Forgotten)
+    assert (decision.worker, decision.answered) == (W1, ("forget/worker/w1", "drain/w1"))
+    assert made.draining == frozenset()
+    made.on_event(1012.0, ExecutionChanged(execution=execution({**BALANCED, kg(2): W0})))
+    after = only(made.on_event(1021.0, window(alone, 1020.0, workers=(W0,))))
+    assert isinstance(after, Adopted), "not worker_missing for a minute, and no start"
+    assert after.owners == alone
+
+
+def test_nothing_is_forgotten_while_a_round_is_in_flight_on_hold_or_in_a_dry_run() -> None:
+    busy = only(decider(execution(ON_W0, rounds={APP: a_round(None)}), FORGET_W1).on_event(1011.0, window(ON_W0)))
+    dry = decider(execution(BALANCED), FORGET_APP, acting=False).on_event(1011.0, window(BALANCED))
+    held = decider(execution(ON_W0), FORGET_W1)
+    held.on_event(1001.0, HoldChanged(reason="the journal"))
+    for decision in (busy, only(dry), only(held.on_event(1011.0, window(ON_W0)))):
+        assert isinstance(decision, Skip)
+
+
+# ---- A worker that joins while key groups move: every round is small, and the next one plans with it
+
+
+H0, H1, H2 = map(HostId, ("h0", "h1", "h2"))
+W0, W1, W2 = map(WorkerId, ("w0", "w1", "w2"))
+
+
+def test_the_next_round_of_a_drain_gives_to_a_worker_that_has_joined() -> None:
+    owners = {kg(number): W0 if number < 12 else W1 for number in range(16)}
+    made = HostedJob(
+        machines={H0: Machine(4.0), H1: Machine(4.0)},
+        workers={W0: H0, W1: H1},
+        owners=owners,
+        rates=dict.fromkeys(owners, 40.0),
+    )
+    decider = made.decider(max_migrations=4)
+    decider.on_event(0.0, IntentsChanged(intents=(Drain(worker=W0, by="ann", at=1.0, reason="test"),)))
+    (first,) = [each for each in made.round(decider) if isinstance(each, Planned)]
+    assert {move.target for move in first.plan.moves} == {W1}
+    assert len(first.plan.moves) == 4, "the budget of a round, so that most of the drain is still to come"
+    made.machines[H2], made.workers[W2] = Machine(4.0), H2
+    for _ in range(4):
+        made.round(decider)
+    counts = list(made.owners.values())
+    assert (counts.count(W0), counts.count(W1), counts.count(W2)) == (0, 8, 8)

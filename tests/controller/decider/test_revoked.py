@@ -11,7 +11,7 @@ from tests.controller.decider.lost_worker import decider as lost_decider
 from tests.controller.decider.lost_worker import seen as seen_lost
 from tests.controller.decider.test_decider_sizes import ACT, seen
 from tests.controller.decider.test_decider_sizes import decider as sizing
-from tests.controller.decider.test_orphans_in_flight import balancing, in_flight
+from tests.controller.decider.test_orphans import balancing, in_flight
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,

@@ -6,15 +6,37 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_worker, kg, owned, plannable
+from tests.controller.decider.decider_situations import a_node as node
+from tests.controller.decider.deciders import BALANCED, decider, execution, window
+from tests.controller.decider.hosted_job import Machine
+from tests.controller.decider.observed_snapshots import owned as pool_owned
+from tests.controller.decider.observed_snapshots import owned as starts_owned
+from tests.controller.decider.observed_snapshots import snapshot
+from tests.controller.decider.test_hosts import H0, H1, job, view_of
+from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.memory.unknown_load import Gaps
-from trimtab_controller.decider.policies.size_facts import SizeFacts, facts_of
-from trimtab_controller.decider.values.reasons import SkipReason
-from trimtab_controller.decider.window.concerns import ClusterUse, WorkerUse
+from trimtab_controller.decider.policies.size_facts import (
+    SizeFacts,
+    facts_of,
+    helps,
+    restartable,
+    startable,
+    with_gains,
+)
+from trimtab_controller.decider.policies.sizes import KEPT, LONGEST_S, Starts
+from trimtab_controller.decider.values.decision import PoolWorker
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind, SkipReason
+from trimtab_controller.decider.window.concerns import ClusterUse, WorkerUse, crash_concerns
 from trimtab_controller.decider.window.demand import Blocked
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import FixedWorker, PlannableView, Worker
-from trimtab_protocol.messages.names import WorkerId
+from trimtab_controller.execution.state import ScalingPhase, WorkerScaling
+from trimtab_protocol.messages.commands import Command, CommandKind
+from trimtab_protocol.messages.intents import Drain
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
+from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 W2, W3 = WorkerId("w2"), WorkerId("w3")
 
@@ -108,3 +130,154 @@ def test_workers_on_which_rules_keep_key_groups_are_tied() -> None:
 def test_blocked_workers_are_named() -> None:
     blocked = WorkerUse(app=APP, used_pct=20.0, load_pct=10.0, blocked=Blocked(count=1, first=(kg(0),), backlog=900))
     assert facts(view(), used=use(w0=blocked)).blocked == (W0,)
+
+
+# ---- the pool: which workers can be started for an app, and which of them crash
+
+
+OTHER = AppId("other")
+
+
+def pool_away(name: str, absence: Absence | None, declared: AppId | None = APP, **more: object) -> NodeWindow:
+    row = node(WorkerId(name), app=None, state=WorkerState.AWAY, cpu=None, steering=False, **more)
+    return replace(row, absence=absence, declared=declared)
+
+
+def pooled(name: str) -> PoolWorker:
+    return PoolWorker(worker=WorkerId(name), host=HostId(f"h{name[1:]}"), capacity=0.5)
+
+
+def test_the_pool_has_the_declared_workers_that_were_not_started_or_were_stopped() -> None:
+    rows = [
+        node(W0),
+        pool_away("w6", Absence.STOPPED),
+        pool_away("w5", Absence.STOPPED),
+        pool_away("w4", Absence.STOPPED, OTHER),
+        pool_away("w3", Absence.STOPPED, None),
+        pool_away("w2", Absence.STARTING),
+        pool_away("w7", Absence.CRASHED),
+        pool_away("w8", None, None),
+    ]
+    seen = snapshot(rows, [pool_owned(0, W0)])
+
+    assert startable(seen, frozenset()) == {APP: (pooled("w5"), pooled("w6")), OTHER: (pooled("w4"),)}
+    assert startable(seen, frozenset({WorkerId("w5"), WorkerId("w4")})) == {APP: (pooled("w6"),)}
+
+
+def test_a_worker_adds_what_its_host_has_left_for_it() -> None:
+    made = job({H0: Machine(1.5), H1: Machine(4.0, others=1.0)}, {W0: H0, W1: H1})
+    decider = made.decider()
+    window = made.window()
+    decider.record(window.end_ms / 1000.0, window)
+    elsewhere = HostId("h9")
+    pool = [
+        PoolWorker(worker=WorkerId(f"w{number}"), host=host, capacity=1.0)
+        for number, host in ((5, H0), (6, H0), (7, H1), (8, elsewhere))
+    ]
+    found = with_gains(pool, view_of(decider), decider._situation.memory.hosts)
+    assert [(each.worker, each.gain, helps(each)) for each in found] == [
+        ("w7", 1.0, True),
+        ("w8", 1.0, True),
+        ("w5", pytest.approx(0.5), True),
+        ("w6", pytest.approx(0.0), False),
+    ]
+    assert [each.adds is None for each in found] == [False, True, False, False], "nothing is known of h9"
+
+
+def test_workers_that_run_the_app_for_which_they_are_declared_can_be_started_again() -> None:
+    w1, w2 = WorkerId("w1"), WorkerId("w2")
+    rows = [node(W0), node(w1, declared=APP), node(w2, declared=OTHER), pool_away("w5", Absence.STOPPED)]
+
+    assert restartable(snapshot(rows, [pool_owned(0, W0)])) == {w1}
+
+
+def test_crashed_workers_are_a_concern_of_the_app_that_they_are_declared_for_or_ran() -> None:
+    said = "crashed 10 times in a row"
+    rows = [
+        pool_away("w5", Absence.CRASHED, reason=said),
+        pool_away("w2", Absence.CRASHED, None),
+        pool_away("w3", Absence.CRASHED, None),
+        pool_away("w4", Absence.STARTING, reason="crashed once"),
+    ]
+    ran = {WorkerId("w2"): APP, WorkerId("w4"): APP}
+
+    assert crash_concerns(snapshot(rows, []), ran) == (
+        Concern(
+            kind=ConcernKind.WORKER_CRASHES,
+            app=APP,
+            workers=(WorkerId("w2"), WorkerId("w5")),
+            detail=f"w2 on h2 crashed, w5 on h5 {said}",
+        ),
+    )
+
+
+def test_the_decider_knows_the_pool_and_the_crashes_of_the_last_window() -> None:
+    drain = Drain(worker=WorkerId("w6"), by="ann", at=0.0, reason="off")
+    made = decider(execution(None), drain)
+    shown = window(BALANCED).snapshot
+    rows = (
+        pool_away("w5", Absence.STOPPED),
+        pool_away("w6", Absence.STOPPED),
+        pool_away("w7", Absence.CRASHED, reason="crashed"),
+    )
+    shown = replace(shown, nodes=(*shown.nodes, *rows))
+    made.on_event(shown.end_ms / 1000.0, SnapshotArrived(snapshot=shown))
+
+    assert made.known.pool == {APP: (pooled("w5"),)}
+    assert [(concern.kind, concern.workers) for concern in made.known.concerns] == [
+        (ConcernKind.WORKER_CRASHES, (WorkerId("w7"),))
+    ]
+
+
+# ---- how long started workers took until they ran
+
+
+def seen(end_s: float, *, runs: bool = True) -> Snapshot:
+    """A window in which w1 runs or recovers."""
+    state = WorkerState.RUNNING if runs else WorkerState.RECOVERING
+    made = snapshot([node(W0), node(W1, state=state)], [starts_owned(0, W0)])
+    return replace(made, start_ms=round(1000 * (end_s - 10.0)), end_ms=round(1000 * end_s))
+
+
+def started(at: float, phase: ScalingPhase = ScalingPhase.DONE, kind: CommandKind = CommandKind.START) -> dict:
+    command = Command(
+        cluster="c",
+        kind=kind,
+        epoch=Epoch(1, round(at)),
+        host=HostId("h1"),
+        worker=W1,
+        app=APP,
+        issued_at=at,
+        deadline=at + 60.0,
+    )
+    return {W1: WorkerScaling(command=command, phase=phase, at=at)}
+
+
+def test_a_start_counts_from_the_command_until_the_window_in_which_the_worker_runs() -> None:
+    made = Starts().after(seen(1000.0), {})
+    made = made.after(seen(1010.0, runs=False), started(1003.0))
+    assert made.measured_s(APP) is None
+    made = made.after(seen(1020.0), started(1003.0))
+    assert made.measured_s(APP) == 17.0
+    assert made.after(seen(1030.0), started(1003.0)) == made, "it counts once"
+
+
+def test_the_longest_of_the_last_starts_counts_and_none_beyond_the_limit() -> None:
+    made, end_s = Starts().after(seen(1000.0), {}), 1000.0
+    for took_s in (5_000.0, 30.0, 20.0):
+        end_s += 10_000.0
+        made = made.after(seen(end_s), started(end_s - took_s))
+    assert made.took == {APP: (LONGEST_S, 30.0, 20.0)}
+    for _ in range(KEPT - 2):
+        end_s += 10_000.0
+        made = made.after(seen(end_s), started(end_s - 10.0))
+    assert made.measured_s(APP) == 30.0
+    assert len(made.counted) == 1, "it does not grow"
+
+
+def test_what_was_started_before_the_first_window_or_is_no_start_does_not_count() -> None:
+    first = Starts().after(seen(1000.0), started(960.0))
+    assert first.after(seen(1010.0), started(960.0)).took == {}
+    assert first.after(seen(1010.0), started(1003.0, ScalingPhase.SENT)).took == {}
+    assert first.after(seen(1010.0), started(1003.0, kind=CommandKind.STOP)).took == {}
+    assert first.after(seen(1010.0), started(1012.0)).took == {}, "the window ended before the command"

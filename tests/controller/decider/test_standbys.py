@@ -8,18 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.standbys import instance
-from tests.controller.decider.decider_situations import APP, OPERATOR, a_worker, kg, owned, plannable
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_node, a_worker, kg, owned, plannable
+from tests.controller.decider.deciders import BALANCED, decider, execution, window
 from trimtab_agent.engines.faust.group.placing import PlacingReason, place
+from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following, StandbyRows
-from trimtab_controller.decider.memory.standbys import StandbyRounds
+from trimtab_controller.decider.memory.standbys import LEAST_LOAD, MOST, SAMPLES, FollowingCosts, StandbyRounds
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import FixedWorker, SmoothedView, Worker
 from trimtab_controller.execution.state import placement_of
 from trimtab_models.standbys.problem import StandbyBudget
-from trimtab_protocol.messages.names import AppId, Epoch, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.snapshot import NodeWindow
 
 PLENTY = StandbyBudget()
 
@@ -80,27 +83,6 @@ def test_a_standby_that_fits_stays_and_one_that_is_gone_is_replaced() -> None:
     found = choose_standbys(seen, before, 1, PLENTY)
     assert chosen(found) == {2: ("c",)}
     assert count_missing(seen, before, 1) == 1
-
-
-def test_a_worker_to_be_drained_stands_by_for_nobody_but_what_it_owns_has_standbys() -> None:
-    seen = view([*THREE[:2], a_worker("c", "h2", draining=True)], ["a", "c"])
-    found = choose_standbys(seen, placed(seen, {0: ("c",)}), 1, PLENTY)
-    assert chosen(found) == {0: ("b",), 1: ("b",)}
-
-
-def test_other_hosts_come_first_and_without_any_other_workers_do() -> None:
-    two_hosts = [a_worker("a", "h0"), a_worker("b", "h0"), a_worker("c", "h1")]
-    seen = view(two_hosts, ["a", "b", "c"])
-    found = choose_standbys(seen, placed(seen, {0: ("b",)}), 2, PLENTY)
-    assert chosen(found)[0] == chosen(found)[1] == ("c",), "one other host, one standby"
-    assert (len(chosen(found)[2]), found.missing) == (1, 0)
-    one_host = [a_worker("a", "h0"), a_worker("b", "h0"), a_worker("c", "h0")]
-    seen = view(one_host, ["a", "b", "c"])
-    assert chosen(choose_standbys(seen, placed(seen), 2, PLENTY)) == {
-        0: ("b", "c"),
-        1: ("a", "c"),
-        2: ("a", "b"),
-    }
 
 
 def test_a_lone_worker_lacks_nothing() -> None:
@@ -317,3 +299,66 @@ def test_standbys_are_replaced_around_a_fixed_worker() -> None:
     found = Following.of(seen, placement).choose(seen, 1, PLENTY, 5.0)
     assert found.replaced == len(found.rows) > 0
     assert set(found.rows.values()) == {("a", "d")}
+
+
+# ---- what following costs is measured by app, and counts in N-1
+
+
+H0 = HostId("h0")
+
+
+def node(worker: WorkerId, following: float | None, *, app: AppId = APP, host: HostId = H0) -> NodeWindow:
+    return a_node(worker, host=host, app=app, following=following)
+
+
+def test_three_windows_are_needed_and_the_median_counts() -> None:
+    costs = FollowingCosts()
+    for following, known in ((0.02, None), (0.50, None), (0.04, 0.1)):
+        costs.observe(APP, {W0: 40.0, W1: 0.0}, [node(W0, following), node(W1, 0.3)], {})
+        assert costs.of(APP) == (None if known is None else pytest.approx(known)), "restores are above the median"
+    assert costs.of(AppId("other")) is None
+
+
+def test_workers_that_do_not_say_it_or_are_of_another_app_do_not_count() -> None:
+    costs = FollowingCosts()
+    rows = [node(W0, 0.04), node(W1, None), node(WorkerId("w2"), 0.9, app=AppId("other"))]
+    for _ in range(3):
+        costs.observe(APP, {W0: 20.0, W1: 500.0, WorkerId("w2"): 20.0}, rows, {H0: 0.5})
+    assert costs.of(APP) == pytest.approx(0.1), "a core of a slow host is half a reference core"
+
+
+def test_too_little_load_says_nothing_and_the_share_is_limited() -> None:
+    costs = FollowingCosts()
+    for _ in range(3):
+        costs.observe(APP, {W0: 0.9 * LEAST_LOAD}, [node(W0, 0.3)], {})
+    assert costs.of(APP) is None
+    for _ in range(3):
+        costs.observe(APP, {W0: LEAST_LOAD}, [node(W0, 0.3)], {})
+    assert costs.of(APP) == MOST
+    for _ in range(SAMPLES):
+        costs.observe(APP, {W0: 10.0}, [node(W0, 0.03)], {})
+    assert costs.of(APP) == pytest.approx(0.3), "only the last windows count"
+    costs.keep([])
+    assert costs.of(APP) is None
+
+
+def following(arrived: SnapshotArrived, cores: float) -> SnapshotArrived:
+    nodes = tuple(replace(row, standbys=1, following=cores) for row in arrived.snapshot.nodes)
+    return SnapshotArrived(snapshot=replace(arrived.snapshot, nodes=nodes))
+
+
+def test_the_measured_share_counts_when_standbys_are_chosen() -> None:
+    present = execution(BALANCED)
+    rows = {kg(0): (W0, W1), kg(1): (W1, W0)}
+    placement = present.placements[APP].changed(Epoch(1, 5), rows)
+    made = decider(replace(present, placements={APP: placement}))
+    shares = []
+    for end_s in (1010.0, 1020.0, 1030.0, 1040.0):
+        made.on_event(end_s + 1.0, following(window(BALANCED, end_s), 0.05))
+        view = made.known.views[APP]
+        assert isinstance(view, SmoothedView)
+        problem = Following.of(view, placement).problem(view, 1, StandbyBudget(), 0.0)
+        shares.append(float((problem.follow / problem.load)[0]))
+    measured = made.known.following[APP]
+    assert measured == pytest.approx(200.0 * 0.05 / float(view.owned.load.sum()))
+    assert shares == pytest.approx([FOLLOWING_SHARE] * 3 + [measured])

@@ -1,17 +1,29 @@
 """What a successor makes of the compacted topics together."""
 
+from dataclasses import replace
+
 import pytest
 
+from tests.controller.decider.deciders import BALANCED, window
+from tests.controller.decider.talking_job import HEAD, TAIL, TalkingJob
+from tests.controller.loop.test_events import status
+from trimtab_controller.decider.events import SnapshotArrived
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind
+from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.journal import KEY, Flaw, Hold, JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Round
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.recovery import _inherited, _published, _status
+from trimtab_controller.loop.recovery import _inherited, _published, _status, recalled_costs
+from trimtab_controller.loop.status_builder import StatusBuilder
+from trimtab_controller.loop.telemetry import SETTLED, LastingConcerns
+from trimtab_models.albic.fit import TupleCost, Unknown
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement, encode_placement
 from trimtab_protocol.messages.placement_parts import records_of
-from trimtab_protocol.messages.status import Status, encode_status, status_key
+from trimtab_protocol.messages.status import ConcernStatus, Status, decode_status, encode_status, status_key
 
 TOPICS = Topics("c")
 APP = AppId("app")
@@ -203,3 +215,88 @@ def test_parts_that_were_deleted_count_neither_as_refused_nor_as_missing() -> No
     published = _published(Reading(messages=[*IN_PARTS, *of_topic((whole, NEXT))]), TOPICS, inbox)
     assert (published.newest(), published.flaw) == ([whole], None)
     assert not inbox.rejected
+
+
+# ---- what a leader finds in its predecessor's status
+
+
+def test_what_remote_tuples_cost_is_found_in_the_status_of_a_predecessor() -> None:
+    decider, job = Decider(Settings(), Requirements(max_age_s=1e9), Execution(generation=1), acting=False), TalkingJob()
+    for _ in range(6):
+        snapshot = job.window()
+        decider.on_event(snapshot.end_ms / 1000.0, SnapshotArrived(snapshot=snapshot))
+    told = StatusBuilder("c", acting=True).status(1e6, decider, Execution(generation=1), {})
+    found = recalled_costs(decode_status(encode_status(told)))
+    fits = decider.known.together[APP].fits
+    for operator, fit in fits.items():
+        assert (found[APP, operator].sending, found[APP, operator].receiving) == tuple(
+            cost if isinstance(cost, TupleCost) else Unknown.FEW for cost in (fit.sending, fit.receiving)
+        )
+    assert isinstance(found[APP, HEAD].sending, TupleCost)
+    assert isinstance(found[APP, TAIL].receiving, TupleCost)
+
+
+@pytest.mark.parametrize("freedom", [None, 0.0])
+def test_a_status_that_says_no_costs_recalls_none(freedom: float | None) -> None:
+    assert recalled_costs(None) == {}
+    decider, job = Decider(Settings(), Requirements(max_age_s=1e9), Execution(generation=1), acting=False), TalkingJob()
+    for _ in range(3):
+        snapshot = job.window()
+        decider.on_event(snapshot.end_ms / 1000.0, SnapshotArrived(snapshot=snapshot))
+    told = StatusBuilder("c", acting=True).status(1e6, decider, Execution(generation=1), {})
+    [app] = told.apps
+    assert app.remote_costs is not None
+    rows = tuple(replace(row, sending=replace(row.sending, freedom=freedom)) for row in app.remote_costs.operators)
+    changed = replace(told, apps=(replace(app, remote_costs=replace(app.remote_costs, operators=rows)),))
+    assert recalled_costs(changed)[APP, HEAD].sending is Unknown.FEW
+
+
+# ---- A concern stays until windows in a row show that it does not hold, also after a takeover or a gap
+
+
+OVER = Concern(kind=ConcernKind.OVER_CAPACITY, app=APP, workers=(), detail="w0 uses 120 %")
+TOLD = status(concerns=(ConcernStatus(kind="over_capacity", app=APP, text=OVER.detail),
+                        ConcernStatus(kind="of_a_later_version", app=APP, text="?")))  # fmt: skip
+
+
+def after(made: LastingConcerns, *ends_s: float, found: tuple[Concern, ...] = ()) -> list[int]:
+    """How many are kept after windows that end then."""
+    kept = []
+    for end_s in ends_s:
+        made.observe(window(BALANCED, end_s).snapshot, found)
+        kept.append(len(made.kept))
+    return kept
+
+
+def test_a_predecessors_concern_stays_until_so_many_windows_in_a_row_do_not_show_it() -> None:
+    made = LastingConcerns(TOLD)
+    assert made.kept == (OVER,)
+    assert after(made, *(1000.0 + 10.0 * n for n in range(SETTLED))) == [1] * (SETTLED - 1) + [0]
+    assert LastingConcerns(None).kept == ()
+
+
+def test_a_repetition_shows_nothing_and_a_gap_begins_the_count_anew() -> None:
+    made = LastingConcerns(TOLD)
+    assert after(made, 1000.0, 1010.0, 1010.0, 1050.0, 1060.0, 1070.0, 1080.0) == [1] * 7
+    assert after(made, 1090.0) == [0]
+
+
+def test_what_a_window_shows_is_not_kept_besides_and_ends_with_the_next_one() -> None:
+    made = LastingConcerns(None)
+    assert after(made, *(1000.0 + 10.0 * n for n in range(SETTLED)), found=(OVER,)) == [0] * SETTLED
+    assert after(made, 1050.0) == [0]
+
+
+def test_a_concern_from_before_a_gap_stays_too() -> None:
+    made = LastingConcerns(None)
+    after(made, *(1000.0 + 10.0 * n for n in range(SETTLED)), found=(OVER,))
+    assert after(made, 1100.0, 1110.0) == [1, 1]
+    assert after(made, 1120.0, found=(OVER,)) == [0]
+
+
+def test_that_a_worker_was_given_up_ends_with_the_first_window_that_does_not_show_it() -> None:
+    made = LastingConcerns(None)
+    crashed = Concern(kind=ConcernKind.WORKER_CRASHES, app=APP, workers=(), detail="w0 crashed")
+    assert after(made, 1000.0, found=(crashed, OVER)) == [0]
+    assert after(made, 1010.0) == [1]
+    assert made.kept == (OVER,)

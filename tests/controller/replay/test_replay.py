@@ -4,19 +4,26 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, kg
 from tests.controller.decider.decider_situations import a_node as node
-from tests.controller.decider.observed_snapshots import owned, snapshot
+from tests.controller.decider.observed_snapshots import WHOLE, owned, snapshot
 from trimtab_controller.configuration import Configuration
+from trimtab_controller.loop.events.of_status import events_of_status
 from trimtab_controller.replay.alternatives import alternatives
 from trimtab_controller.replay.cluster import Pace
 from trimtab_controller.replay.outcome import Outcome, Tally, count_events, measured_pauses
-from trimtab_controller.replay.placed import recorded_owners
+from trimtab_controller.replay.placed import evenness_of, placed, recorded_owners
 from trimtab_controller.replay.replay import Replay
+from trimtab_controller.replay.rules import RecordedRule, RecordedRules, recorded_rules
 from trimtab_controller.solver.balance import answer
-from trimtab_protocol.messages.events import Event, EventMove
-from trimtab_protocol.messages.names import KeyGroup, WorkerId
-from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.copies import Copy
+from trimtab_protocol.messages.events import Event, EventMove, decode_event, encode_event, intent_event_id
+from trimtab_protocol.messages.intents import AddRule, Drain
+from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.rules import Rule, RuleKind
+from trimtab_protocol.messages.snapshot import PairWindow, Snapshot
+from trimtab_protocol.messages.status import Status
 
 KEY_GROUPS = 8
 OVERLOADED = {kg(partition): W0 for partition in range(KEY_GROUPS)}
@@ -113,3 +120,138 @@ def test_what_was_done_is_counted_from_the_events() -> None:
     assert (tally.plans, tally.moved, tally.paused_s) == (2, 4, pytest.approx(1.2))
     assert measured_pauses(events) == {APP: pytest.approx(0.4), "other": pytest.approx(9.0)}
     assert tally.outcome() is None, "no window was seen"
+
+
+# ---- A recorded window under another placement: what a key group brings to its worker, and how even that is
+
+
+def cpu_of(window: Snapshot) -> dict[str, float]:
+    return {row.worker: row.cpu for row in window.nodes if row.cpu is not None}
+
+
+def test_with_the_recorded_owners_nothing_changes() -> None:
+    assert placed(WHOLE, recorded_owners(WHOLE)) == WHOLE
+    assert placed(WHOLE, {}) == WHOLE, "what is not named stays where it was recorded"
+
+
+def test_a_key_group_brings_its_cpu_to_worker_and_host() -> None:
+    found = placed(WHOLE, {kg(0): W1})
+    assert recorded_owners(found) == {kg(0): W1, kg(1): W0, kg(2): W1}
+    assert cpu_of(found) == {W0: pytest.approx(0.2), W1: pytest.approx(0.4)}
+    assert [row.cpu for row in found.hosts] == [pytest.approx(1.9), pytest.approx(2.1)]
+    assert [row.cpu for row in found.key_groups] == [0.1, 0.1, 0.1]
+
+
+def test_a_host_twice_as_fast_needs_half_the_cpu() -> None:
+    slow, fast = WHOLE.hosts
+    window = replace(WHOLE, hosts=(replace(slow, speed=1.0), replace(fast, speed=2.0)))
+    found = placed(window, {kg(0): W1})
+    assert found.key_groups[0].cpu == pytest.approx(0.05)
+    assert cpu_of(found) == {W0: pytest.approx(0.2), W1: pytest.approx(0.35)}
+
+
+def test_what_was_not_measured_stays_unknown() -> None:
+    window = snapshot([node(W0, cpu=None), node(W1)], [owned(0, W0, cpu=None), owned(1, W0)])
+    found = placed(window, {kg(0): W1, kg(1): W1})
+    assert [row.cpu for row in found.key_groups] == [None, 0.1]
+    assert [row.cpu for row in found.nodes] == [None, pytest.approx(0.4)]
+
+
+def test_copies_on_disks_are_left_out() -> None:
+    copy = Copy(OPERATOR, 2, 10)
+    window = replace(WHOLE, nodes=(node(W0, copies=(copy,)), node(W1)))
+    assert [row.copies for row in placed(window, {}).nodes] == [(), ()]
+
+
+def test_whether_tuples_would_skip_the_broker_is_unknown_where_only_one_placement_has_it_so() -> None:
+    def pair(source: int, target: int, direct_s: float) -> PairWindow:
+        return PairWindow(source=kg(source), target=kg(target), tuples_s=5.0, bytes_s=50.0, direct_s=direct_s)
+
+    window = replace(WHOLE, pairs=(pair(0, 1, 5.0), pair(0, 2, 0.0), pair(1, 2, 0.0)))
+    found = placed(window, {kg(0): W1})
+    assert [row.direct_s for row in found.pairs] == [0.0, None, 0.0]
+
+
+def test_evenness_is_in_percent_of_each_worker_s_capacity() -> None:
+    window = snapshot([node(W0, capacity=0.5), node(W1, capacity=1.0)], [owned(0, W0), owned(1, W0), owned(2, W1)])
+    found = evenness_of(window)[APP]
+    assert found.highest == pytest.approx(40.0)
+    assert found.load_distance == pytest.approx(20.0), "40 % and 10 % around a mean of 20 %"
+
+
+def test_a_worker_that_does_not_run_counts_for_nothing() -> None:
+    window = snapshot([node(W0), node(W1, state=WorkerState.AWAY)], [owned(0, W0)])
+    assert evenness_of(window)[APP].load_distance == 0.0
+    assert evenness_of(snapshot([], [owned(0, W0)])) == {}
+
+
+# ---- rules of operators over the recorded time: each is kept while it was wanted
+
+
+RULE = Rule(name="stay", kind=RuleKind.PIN, reason="a test", key_groups=((0, 3),), workers=(W0,))
+ADDED = AddRule(rule=RULE, by="ann", at=95.0, reason=RULE.reason)
+DRAIN = Drain(worker=W1, by="bob", at=96.0, reason="new disk")
+
+
+def status(at: float, *wanted: AddRule) -> Status:
+    return Status(
+        cluster="c", at=at, acting=True, epoch=Epoch(1, 1), paused=None, coverage=1.0, window_end=at,
+        intents={each.key: each.at for each in wanted},
+    )  # fmt: skip
+
+
+def told(before: Status, after: Status, *heard: AddRule) -> list[Event]:
+    """The events of a status, as they come from the wire."""
+    return [decode_event(encode_event(each)) for each in events_of_status(before, after, heard)]
+
+
+def test_a_rule_is_wanted_from_its_event_to_that_of_its_end() -> None:
+    events = told(status(90.0), status(100.0, ADDED), ADDED)
+    ended = told(status(100.0, ADDED), status(200.0))
+    found = recorded_rules([*events, *events, *ended], [DRAIN, None])
+    kept = AddRule(rule=RULE, by="ann", at=100.0, reason="a test")
+    assert found == RecordedRules(rules=(RecordedRule(added=kept, ended_at=200.0),))
+    assert [found.at(at) for at in (99.0, 100.0, 199.0, 200.0)] == [(), (kept,), (kept,), ()]
+
+
+def test_one_of_the_same_name_takes_the_place_of_another() -> None:
+    other = replace(ADDED, rule=replace(RULE, workers=(W1,)), at=300.0)
+    events = [*told(status(90.0), status(100.0, ADDED), ADDED), *told(status(200.0), status(310.0, other), other)]
+    found = recorded_rules(events, [other])
+    assert [each.rule.workers for each in found.at(305.0)] == [(W0,)]
+    assert [each.rule.workers for each in found.at(311.0)] == [(W1,)]
+
+
+def test_what_is_still_wanted_is_known_without_events() -> None:
+    assert recorded_rules([], [ADDED]).at(95.0) == (ADDED,)
+
+
+def test_a_rule_of_which_the_event_says_nothing_is_counted() -> None:
+    [given] = told(status(90.0), status(100.0, ADDED), ADDED)
+    silent = replace(given, rule=None)
+    assert given.id == intent_event_id(ADDED.key, ADDED.at)
+    assert recorded_rules([silent, silent], []) == RecordedRules(untold=1)
+    assert recorded_rules([silent], [ADDED]) == RecordedRules(rules=(RecordedRule(added=ADDED),)), "it is still wanted"
+
+
+def test_an_event_with_a_rule_of_a_later_version_is_read_without_it() -> None:
+    [given] = told(status(90.0), status(100.0, ADDED), ADDED)
+    later = encode_event(given).replace(b'"kind":"pin"', b'"kind":"tilt"')
+    assert later != encode_event(given)
+    assert decode_event(later) == replace(given, rule=None)
+
+
+def test_a_replay_keeps_a_rule_while_it_was_wanted() -> None:
+    """Four of the eight key groups of the overloaded worker are pinned: to it, then to the other one."""
+
+    def owners_of_pinned(*rules: RecordedRule) -> set[str]:
+        replay = Replay(configured(), answer, Pace(), RecordedRules(rules=rules))
+        for number in range(24):
+            replay.see(window(number, OVERLOADED))
+        return {replay.owners[kg(partition)] for partition in range(4)}
+
+    until = window(12, OVERLOADED).end_ms / 1000.0
+    here = RecordedRule(added=replace(ADDED, at=0.0), ended_at=until)
+    there = RecordedRule(added=replace(ADDED, at=until, rule=replace(RULE, workers=(W1,))))
+    assert owners_of_pinned(here) == {W0}
+    assert owners_of_pinned(here, there) == {W1}

@@ -1,10 +1,32 @@
 """Which windows are published and when, which hosts they wait for, and what is late."""
 
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
-from tests.controller.stream.assembler_situations import assembler, host, key_group, published, rejected
+from tests.controller.stream.assembler_situations import (
+    assembler,
+    declared,
+    host,
+    key_group,
+    kg,
+    pair,
+    published,
+    rejected,
+    worker,
+)
+from trimtab_controller.stream.assemble import MAX_APPS
+from trimtab_controller.stream.contents import DECIMALS, key_group_windows
+from trimtab_controller.stream.measures import ABSENCES, KNOWN_COLUMNS, STATES, SUM_COLUMNS, Kind, Row
+from trimtab_controller.stream.rows import of_kind, table_of
+from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.key_group_table import LEVELS, RATES, KeyGroupWindow
+from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
 
 
@@ -226,3 +248,303 @@ def test_a_host_whose_agent_has_said_that_it_ends_is_neither_awaited_nor_expecte
     [again] = machine.on_rows(back, now_ms=40_100)
     assert (again.hosts_seen, again.hosts_expected, again.ended) == (2 if expected is None else 3, again.hosts_seen, ())
     assert machine.on_rows([host("h0", 40_000, 10), host("h1", 40_000, 10)], now_ms=50_100) == [], "it is awaited again"
+
+
+# ---- what a published window says of hosts, workers, key groups, pairs and refused reports
+
+
+def test_a_worker_declares_what_its_last_report_says() -> None:
+    early, late = host("h0", 0, 5, last_ms=4_500), host("h0", 0, 5, last_ms=9_500)
+    unsure = host("h0", 0, 1, last_ms=7_500)
+    rows = [worker("w0", early), declared("w0", early, Kind.OPERATOR, "old", 8)]
+    rows += [declared("w0", early, Kind.STANDBYS, None, 0), declared("w0", early, Kind.UNKNOWN, "starts", None)]
+    rows += [declared("w0", early, Kind.REASON, "workers differ", None)]
+    rows += [worker("w2", early), declared("w2", early, Kind.REASON, "exactly_once", None)]
+    machine = assembler(("h0",))
+    assert machine.on_rows([early, *rows], now_ms=5_000) == []
+    rows = [worker("w0", late), *(declared("w0", late, Kind.OPERATOR, name, 4) for name in ("sums", "counts"))]
+    rows += [declared("w0", late, Kind.STANDBYS, None, 2), declared("w0", unsure, Kind.UNKNOWN, "no base yet", None)]
+    rows += [worker("w2", late), declared("w2", late, Kind.REASON, "exactly_once, global tables", None)]
+    [snapshot] = machine.on_rows([late, *rows, worker("w1", late)], now_ms=10_100)
+    known, silent, changed = snapshot.nodes
+    assert (known.operators, known.standbys) == ({"sums": 4, "counts": 4}, 2)
+    assert known.unknown == "no base yet", "the newest reason in the window, though it knows its loads again"
+    assert known.reason is None, "it steers again"
+    assert changed.reason == "exactly_once, global tables"
+    undeclared = (silent.operators, silent.standbys, silent.unknown, silent.reason)
+    assert undeclared == (None, None, None, None), "not declared yet"
+
+
+def test_why_a_worker_is_away_and_for_which_app_it_can_be_started_is_as_last_reported() -> None:
+    early, late = host("h0", 0, 5, last_ms=4_500), host("h0", 0, 5, last_ms=9_500)
+    away, starting, crashed = STATES.index(WorkerState.AWAY), *map(ABSENCES.index, (Absence.STARTING, Absence.CRASHED))
+    rows = [worker("w0", early, state=away), declared("w0", early, Kind.ABSENCE, "flights", starting)]
+    rows += [worker("w1", early, state=away), declared("w1", early, Kind.ABSENCE, "flights", starting)]
+    machine = assembler(("h0",))
+    assert machine.on_rows([early, *rows], now_ms=5_000) == []
+    rows = [worker("w0", late, state=away), declared("w0", late, Kind.ABSENCE, None, crashed), worker("w1", late)]
+    rows += [worker("w2", late), declared("w2", late, Kind.ABSENCE, "flights", None)]
+    [snapshot] = machine.on_rows([late, *rows], now_ms=10_100)
+
+    assert [(row.absence, row.declared) for row in snapshot.nodes] == [
+        (Absence.CRASHED, None),
+        (None, None),
+        (None, "flights"),
+    ]
+    assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+
+
+def copy(name: str, on: Row, partition: int, records: int) -> Row:
+    return declared(name, on, Kind.COPY, "sums", partition)._replace(levels=[float(records), *[None] * 7])
+
+
+def test_the_copies_on_a_workers_disk_are_as_last_reported() -> None:
+    early, late = host("h0", 0, 5, last_ms=4_500), host("h0", 0, 5, last_ms=9_500)
+    machine = assembler(("h0",))
+    rows = [worker("w0", early), copy("w0", early, 3, 50), copy("w0", early, 4, 9)]
+    assert machine.on_rows([early, *rows], now_ms=5_000) == []
+    rows = [worker("w0", late), copy("w0", late, 3, 70), copy("w0", late, 5, 2**40), worker("w1", late)]
+    [snapshot] = machine.on_rows([late, *rows], now_ms=10_100)
+
+    copies = (Copy(OperatorId("sums"), 3, 70), Copy(OperatorId("sums"), 5, 2**40))
+    assert [row.copies for row in snapshot.nodes] == [copies, ()]
+    assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+
+
+def on_two(first: Row, second: Row) -> tuple[str, tuple[str, ...]]:
+    """Where the worker w0 is, and where else, when both hosts report it in these parts of a window."""
+    whole = [host("h0", 0, 10), host("h1", 0, 10)]
+    rows = [worker("w0", first), worker("w0", second)]
+    [snapshot] = assembler().on_rows([*whole, *rows], now_ms=10_100)
+    [node] = snapshot.nodes
+    return node.host, node.also_on
+
+
+def test_two_workers_under_one_name_are_told_from_one_that_moved() -> None:
+    both = host("h0", 0, 10), host("h1", 0, 10)
+    assert on_two(*both) == on_two(*both[::-1]) == ("h1", ("h0",))
+    moved = host("h0", 0, 4), host("h1", 0, 5, last_ms=9_500)
+    assert on_two(*moved) == on_two(*moved[::-1]) == ("h1", ()), "h0 says nothing of it any more"
+    later = host("h0", 0, 4), host("h1", 0, 7, last_ms=9_500)
+    assert on_two(*later) == ("h1", ("h0",)), "for two seconds it ran on both"
+
+
+def test_a_claim_to_a_worker_that_its_host_still_reports_does_not_count() -> None:
+    """Any host could name the workers of others, which stopped all plans for their app, or spoke for them."""
+    machine = assembler(("h0", "h1"))
+
+    def nodes(start_ms: int, *on: str) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+        rows = [host("h0", start_ms, 10), host("h1", start_ms, 10)]
+        rows += [row for row in (worker("w0", each) for each in rows) if row.host in on]
+        rows += [key_group(index, each, owner="w0") for index, each in enumerate(rows[:2]) if each.host in on]
+        [snapshot] = machine.on_rows(rows, now_ms=start_ms + 10_100)
+        assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+        assert len(snapshot.key_groups) == (1 if snapshot.nodes[0].claimed_by else len(on))
+        return [(node.host, node.also_on, node.claimed_by) for node in snapshot.nodes]
+
+    assert nodes(0, "h0") == [("h0", (), ())]
+    assert nodes(10_000, "h0", "h1") == [("h0", (), ("h1",))]
+    assert nodes(20_000, "h0", "h1") == [("h0", (), ("h1",))]
+    assert nodes(30_000, "h1") == [("h1", (), ())], "its host reports without it: it has moved"
+    assert nodes(40_000, "h0", "h1") == [("h1", (), ("h0",))]
+
+
+def test_a_worker_that_its_old_host_says_away_has_moved() -> None:
+    whole = [host("h0", 0, 10), host("h1", 0, 10)]
+    away = worker("w0", host("h0", 0, 6, last_ms=9_500), state=3)._replace(app=None)
+    rows = [worker("w0", host("h0", 0, 4)), away, worker("w0", host("h1", 0, 9, last_ms=9_500))]
+    [snapshot] = assembler().on_rows([*whole, *rows], now_ms=10_100)
+    assert [(node.host, node.also_on) for node in snapshot.nodes] == [("h1", ())]
+
+
+def test_a_host_that_invents_apps_is_not_seen_and_the_others_are() -> None:
+    machine = assembler()
+    for start_ms, further, seen in ((0, 0, 2), (10_000, 1, 1)):
+        calm, many = host("h0", start_ms, 10), host("h1", start_ms, 10)
+        apps = [key_group(0, many)._replace(app=f"app{at}") for at in range(MAX_APPS)]
+        apps += [worker("w1", many)._replace(app=f"other{at}") for at in range(further)]
+        [snapshot] = machine.on_rows([calm, many, key_group(0, calm), *apps], now_ms=start_ms + 10_100)
+        assert (snapshot.hosts_seen, len(snapshot.key_groups)) == (seen, 1 if further else 1 + MAX_APPS)
+    assert dict(snapshot.rejected) == {Fault.FLOODING: 10}, "its reports"
+
+
+def test_key_groups_of_a_host_that_stopped_are_unknown_not_idle() -> None:
+    machine = assembler(["h0", "h1"])
+    stopped = host("h1", 0, 8)
+    rows = [host("h0", 0, 10), key_group(0, host("h0", 0, 10)), stopped, key_group(1, stopped), worker("w1", stopped)]
+    machine.on_rows([*rows, pair(1, 2, stopped, tuples=5)], now_ms=10_100)
+    (snapshot,) = machine.on_rows([host("h0", 10_000, 6)], now_ms=16_000)
+    assert [window.key_group for window in snapshot.key_groups] == [kg(0)]
+    assert (snapshot.nodes, snapshot.pairs) == ((), ())
+
+
+def test_a_worker_that_changed_its_host_is_where_it_was_last() -> None:
+    machine = assembler()
+    h0, h1 = host("h0", 0, 10), host("h1", 0, 10)
+    rows = [h0, h1, worker("w0", h1), worker("w0", h0)._replace(last_ms=3_500)]
+    (snapshot,) = machine.on_rows(rows, now_ms=10_000)
+    assert [(node.worker, node.host) for node in snapshot.nodes] == [("w0", "h1")]
+
+
+def test_rejected_reports_are_counted_by_reason_since_the_start() -> None:
+    machine = assembler(["h0"])
+    machine.on_rows([rejected("malformed", 0, 2), rejected("future_dated", 0, 1)], now_ms=1)
+    (first,) = machine.on_rows([rejected("malformed", 0, 5), host("h0", 0, 10)], now_ms=10_000)
+    assert dict(first.rejected) == {"malformed": 7, "future_dated": 1}
+    (second,) = machine.on_rows([rejected("malformed", 10_000, 1), host("h0", 10_000, 10)], now_ms=20_000)
+    assert dict(second.rejected) == {"malformed": 8, "future_dated": 1}
+
+
+def test_only_refused_reports_give_a_snapshot_without_hosts() -> None:
+    machine = assembler(None)
+    machine.on_rows([rejected("wrong_version", 0, 5)], now_ms=9_000)
+    (snapshot,) = machine.on_rows([rejected("wrong_version", 10_000, 9)._replace(last_ms=15_000)], now_ms=15_000)
+    assert (snapshot.coverage, snapshot.hosts, dict(snapshot.rejected)) == (0.0, (), {"wrong_version": 14})
+
+
+def test_rates_are_per_second_in_which_the_quantity_was_known() -> None:
+    machine = assembler(["h0"])
+    h0 = host("h0", 0, 10)
+    (snapshot,) = machine.on_rows([h0, worker("w0", h0), key_group(3, h0), pair(3, 4, h0, tuples=50)], now_ms=10_000)
+    (on,), (node,), (group,), (flow,) = snapshot.hosts, snapshot.nodes, snapshot.key_groups, snapshot.pairs
+    assert (on.cpu, on.received_bytes_s, on.sent_bytes_s, on.cores, on.basis) == (0.5, 1000.0, None, 2.0, "cgroup")
+    assert (node.cpu, node.capacity, node.epoch, node.generation, node.complete) == (0.01, 0.25, (3, 8), 12, True)
+    assert (group.cpu, group.tuples_in_s, group.bytes_in_s, group.bytes_out_s) == (0.02, 30.0, None, 900.0)
+    assert (group.state_bytes, group.lag_records, group.backlog, group.covered_s) == (4096, 7, None, 10.0)
+    # Reported in one second only, because there was no traffic in the others.
+    assert (flow.tuples_s, flow.bytes_s) == (5.0, 40.0)
+
+
+def test_what_skipped_the_broker_is_unknown_for_a_pair_if_one_report_does_not_say_it() -> None:
+    h0, h1 = host("h0", 0, 10), host("h1", 0, 10)
+    first = [pair(1, 2, h0, tuples=20, direct=15), pair(3, 4, h0, tuples=20, direct=0), pair(5, 6, h0, tuples=8)]
+    later = [pair(1, 2, h0, tuples=10, direct=10), pair(3, 4, h0, tuples=10)]  # 3 -> 4: its agent was replaced
+    other = [pair(1, 2, h1, tuples=30, direct=30), pair(5, 6, h1, tuples=8, direct=8)]  # moved from h0 to h1
+    machine = assembler()
+    machine.on_rows([*first, *other], now_ms=1_000)
+    (snapshot,) = machine.on_rows([h0, h1, *later], now_ms=10_000)
+    assert [(each.source.partition, each.tuples_s, each.direct_s) for each in snapshot.pairs] == [
+        (1, 6.0, 5.5),
+        (3, 3.0, None),
+        (5, 1.6, None),
+    ]
+
+
+def test_the_owner_is_the_worker_that_reported_last_and_all_samples_count() -> None:
+    machine = assembler()
+    h0, h1 = host("h0", 0, 10), host("h1", 0, 10)
+    old = key_group(5, h0, owner="w0", seconds=4)._replace(last_ms=3_500, levels=[1.0] * 8)
+    new = key_group(5, h1, owner="w1", seconds=6)
+    (snapshot,) = machine.on_rows([h0, h1, new, old], now_ms=10_000)
+    (group,) = snapshot.key_groups
+    assert (group.worker, group.covered_s, group.tuples_in_s, group.state_bytes) == ("w1", 10.0, 30.0, 4096)
+
+
+def test_of_two_owners_in_one_report_the_newer_one_has_it() -> None:
+    machine = assembler(["h0"])
+    h0 = host("h0", 0, 10)
+    rows = [h0, key_group(5, h0, owner="w0", seconds=9), key_group(5, h0, owner="w1", seconds=1)]
+    (snapshot,) = machine.on_rows(rows, now_ms=10_000)
+    assert [group.worker for group in snapshot.key_groups] == ["w1"]
+
+
+def test_marks_and_states_of_workers_are_passed_on() -> None:
+    machine = assembler(["h0"])
+    h0 = host("h0", 0, 10)
+    away = worker("w1", h0, state=3)._replace(known_s=[0.0] * 5, sums=[None] * 5)
+    (snapshot,) = machine.on_rows([h0, worker("w0", h0, marked=1), away], now_ms=10_000)
+    assert [(node.worker, node.state, node.complete, node.cpu) for node in snapshot.nodes] == [
+        ("w0", WorkerState.RUNNING, False, 0.01),
+        ("w1", WorkerState.AWAY, True, None),
+    ]
+
+
+def test_numbers_beyond_every_measure_are_unknown_and_spoil_nobody_elses_snapshot() -> None:
+    hosts = [host("h0", 0, 10.0), host("h1", 0, 10.0)]
+    largest = float(2**63 - 1)
+    wild = hosts[0]._replace(
+        covered_s=0.001, known_s=[0.001] * 5, sums=[largest] * 5, levels=[1.0, 1.0] + [largest] * 6
+    )
+    rows = [
+        *hosts,
+        wild._replace(kind=Kind.WORKER, worker="w0", app="app", levels=[0.25, 0.0, 1.0] + [largest] * 5),
+        wild._replace(kind=Kind.KEY_GROUP, worker="w0", app="app", operator="count", partition=0, levels=[largest] * 8),
+        key_group(1, hosts[1], owner="w1"),
+        *(pair(0, 1, hosts[0], tuples=largest)._replace(host=each.host) for each in hosts),
+    ]
+
+    (snapshot,) = assembler().on_rows(rows, now_ms=10_000)
+
+    assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+    spoiled, sound = snapshot.key_groups
+    assert (spoiled.tuples_in_s, spoiled.state_bytes, spoiled.backlog) == (None, None, None)
+    assert (sound.tuples_in_s, sound.state_bytes) == (30.0, 4096)
+    assert (snapshot.nodes[0].memory_bytes, snapshot.nodes[0].epoch, snapshot.nodes[0].generation) == (None, None, None)
+    assert snapshot.pairs[0].tuples_s == 1e18
+
+
+# --- contents ---------------------------------------------------------------------------------------------------------
+
+
+WORKERS = {"w0": "h0", "w1": "h0", "w10": "h1", "W2": "h1"}
+
+
+def some_rows(draw: random.Random) -> list[Row]:
+    """Key groups that have one or several owners, with values that floats add up exactly."""
+    found = {}
+    for _ in range(draw.randrange(1, 40)):
+        worker = draw.choice(list(WORKERS))
+        row = Row(
+            start_ms=0,
+            kind=Kind.KEY_GROUP,
+            host=WORKERS[worker],
+            worker=worker,
+            app=draw.choice(["b", "ab", "a"]),
+            operator=draw.choice(["sums", "s", "counts"]),
+            partition=draw.choice([0, 1, 2, MAX_PARTITIONS]),
+            target_operator=None,
+            target_partition=None,
+            samples=draw.randrange(1, 4),
+            last_ms=draw.randrange(3),
+            covered_s=draw.randrange(1, 8) / 2,
+            sums=tuple(draw.choice([None, 0.0, 1.5, 2.0**40, 2.0**80]) for _ in SUM_COLUMNS),
+            known_s=tuple(draw.choice([0.0, 0.25, 0.5, 1.0]) for _ in KNOWN_COLUMNS),
+            levels=tuple(draw.choice([None, 0.0, 7.0, 2.0**53, 2.0**62]) for _ in LEVELS),
+        )
+        found[row.thing] = row
+    return list(found.values())
+
+
+def rate(rows: Iterable[Row], place: int) -> float | None:
+    known_s = sum(row.known_s[place] for row in rows)
+    amount = sum(row.sums[place] or 0.0 for row in rows)
+    return round(amount / known_s, DECIMALS) if known_s and amount / known_s <= 1e18 else None
+
+
+def row_by_row(rows: Iterable[Row]) -> list[KeyGroupWindow]:
+    """The dumb twin of `key_group_windows`."""
+    owners = defaultdict(list)
+    for row in rows:
+        owners[KeyGroup(AppId(row.app or ""), OperatorId(row.operator or ""), row.partition or 0)].append(row)
+    windows = []
+    for each, found in sorted(owners.items()):
+        last = max(found, key=lambda row: (row.last_ms, -row.samples, row.worker))
+        values: dict[str, Any] = {name: rate(found, place) for place, name in enumerate(RATES)}
+        for name, level in zip(LEVELS, last.levels, strict=True):
+            values[name] = None if level is None or level > 2.0**53 else int(level)
+        covered_s = sum(row.covered_s for row in found)
+        windows.append(
+            KeyGroupWindow(key_group=each, worker=WorkerId(last.worker or ""), covered_s=covered_s, **values)
+        )
+    return windows
+
+
+def test_key_groups_are_made_as_row_by_row() -> None:
+    draw = random.Random(7)
+    for _ in range(100):
+        rows = some_rows(draw)
+        assert key_group_windows(of_kind(table_of(rows), Kind.KEY_GROUP)) == row_by_row(rows)
+
+
+def test_of_no_rows_there_are_no_key_groups() -> None:
+    assert key_group_windows(of_kind(table_of([]), Kind.KEY_GROUP)) == ()

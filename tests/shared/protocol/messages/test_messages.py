@@ -44,15 +44,11 @@ from trimtab_protocol.messages import (
 from trimtab_protocol.messages.codec import document
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault, encode
-from trimtab_protocol.messages.events import (
-    MAX_EVENT_BYTES,
-    Event,
-    decode_event,
-    encode_event,
-)
+from trimtab_protocol.messages.events import MAX_EVENT_BYTES, Event, decode_event, encode_event
 from trimtab_protocol.messages.names import (
     AppId,
     Epoch,
+    HostId,
     KeyGroup,
     OperatorId,
     Topics,
@@ -60,7 +56,15 @@ from trimtab_protocol.messages.names import (
     parse_key_group,
     topic_settings,
 )
+from trimtab_protocol.messages.rate_limit import RateLimit, RateLimits, is_told
 from trimtab_protocol.messages.reason_text import REASON_PATTERN
+from trimtab_protocol.messages.refused_hosts import (
+    MAX_REFUSED_HOSTS,
+    MAX_TALLIED,
+    RefusedHost,
+    RefusedHosts,
+    RefusedTally,
+)
 
 INTENTS = (
     samples.DRAIN, samples.PAUSE, samples.STOP_ALL, samples.STOP_APP, samples.ACCEPT, samples.FORGET_APP,
@@ -463,3 +467,77 @@ def test_an_ack_is_short():
     with pytest.raises(BadMessage) as caught:
         commands.decode_ack(payload + b" " * (commands.MAX_ACK_BYTES + 1 - len(payload)))
     assert caught.value.fault is Fault.OVERSIZED
+
+
+# ---- tests/shared/protocol/messages/test_messages.py
+
+
+def test_an_allowance_refills_with_time() -> None:
+    rate_limit = RateLimit(rate=2, burst=3)
+
+    assert [rate_limit.spend(10.0) for _ in range(4)] == [True, True, True, False]
+    assert [rate_limit.spend(11.0), rate_limit.spend(11.0), rate_limit.spend(11.0)] == [True, True, False]
+
+
+def test_who_asks_for_too_much_loses_nothing_by_asking() -> None:
+    rate_limit = RateLimit(rate=1, burst=3)
+
+    assert [rate_limit.spend(0.0, 2), *(rate_limit.spend(0.0, 9) for _ in range(100))] == [True] + [False] * 100
+    assert rate_limit.spend(0.0)
+
+
+def test_a_clock_that_is_set_back_shuts_nobody_out() -> None:
+    rate_limit = RateLimit(rate=1, burst=2)
+
+    assert [rate_limit.spend(1e9), rate_limit.spend(1.0), rate_limit.spend(1.0)] == [True, True, False]
+    assert rate_limit.spend(2.0)
+
+
+def test_each_sender_has_its_own_and_few_are_remembered() -> None:
+    rate_limits = RateLimits(rate=0, burst=1, most=2)
+
+    assert [rate_limits.spend(sender, 0.0) for sender in "aab"] == [True, False, True]
+    assert [rate_limits.spend("a", 0.0), rate_limits.spend("c", 0.0), len(rate_limits)] == [False, True, 2]
+    assert [rate_limits.spend("a", 0.0), rate_limits.spend("b", 0.0)] == [False, True]  # b was forgotten
+
+
+def test_few_of_many_faults_are_told() -> None:
+    assert [count for count in range(1, 3001) if is_told(count)] == [1, 10, 100, 1000, 2000, 3000]
+
+
+# ---- in whose name refused messages came: counted, and bounded whatever names a sender invents
+
+
+def row(host: str, messages: int = 1, at: float = 1.0, fault: str = "unsigned") -> RefusedHost:
+    return RefusedHost(topic="t", host=HostId(host), fault=fault, messages=messages, at=at)
+
+
+def test_messages_of_one_host_and_fault_are_added_up() -> None:
+    tally = RefusedTally()
+    for each in (row("a", 2, 5.0), row("b", 4), row("a", 3, 4.0), row("a", 1, fault="malformed")):
+        tally.add(each)
+
+    assert tally.found == RefusedHosts(worst=(row("a", 5, 5.0), row("b", 4), row("a", 1, fault="malformed")))
+
+
+def test_the_worst_are_told_and_the_others_counted() -> None:
+    tally = RefusedTally()
+    for number in range(MAX_REFUSED_HOSTS + 7):
+        tally.add(row(f"h{number}", number + 1))
+
+    assert [each.messages for each in tally.found.worst] == list(range(MAX_REFUSED_HOSTS + 7, 7, -1))
+    assert tally.found.more == 7
+    assert tally.found.joined(RefusedHosts(worst=(row("z", 10**6),), more=2)).more == 10
+
+
+def test_invented_names_push_out_those_that_are_silent_longest() -> None:
+    tally = RefusedTally()
+    tally.add(row("real", 5))
+    tally.add(row("silent", 5))
+    for number in range(MAX_TALLIED):
+        tally.add(row(f"x{number}"))
+        tally.add(row("real"))
+
+    assert tally.found.worst[0] == row("real", 5 + MAX_TALLIED)
+    assert "silent" not in {each.host for each in tally.found.worst}
+    assert len(tally.found.worst) + tally.found.more == MAX_TALLIED

@@ -128,10 +128,6 @@ def test_the_largest_record_fits_into_a_message() -> None:
         assert read(records_of(found, None)).newest == found
 
 
-def test_a_reader_that_starts_puts_the_placement_together() -> None:
-    assert read(records_of(placement(5), None)).newest == placement(5)
-
-
 @pytest.mark.parametrize("lost", range(6))
 def test_while_a_part_is_missing_the_reader_keeps_what_it_has_and_says_so(lost: int) -> None:
     whole = placement(2).changed(Epoch(1, 2), {KeyGroup(APP, SUMS, at): row(at + 2) for at in range(10)})
@@ -173,13 +169,6 @@ def test_a_part_of_a_transaction_whose_head_follows_is_no_flaw() -> None:
 
     assert (log.newest, log.flaw, log.in_transaction) == (None, None, True), "its first part is of the next placement"
     assert read(published.records[-1:], log).newest == published.newest
-
-
-def test_records_written_again_under_the_same_epoch_change_nothing() -> None:
-    log = read(records_of(placement(1), None))
-    again = [(key, value) for key, value in records_of(placement(1), None)]
-    assert read(again, log).newest == placement(1)
-    assert (log.flaw, log.in_transaction) == (None, False)
 
 
 MALFORMED: dict[str, tuple[bytes, dict[str, Any]]] = {
