@@ -98,7 +98,7 @@ def test_the_stream_of_before_reads_the_reports_of_this_version(packages: Path) 
         [sys.executable, str(SCRIPTS / "stream_rows.py")],
         input=base64.b64encode(encode_report(report)).decode() + "\n",
         env={**os.environ, **environment(packages)},
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     code, *lines = done.stdout.splitlines()
     assert Path(code).is_relative_to(packages), done.stderr[-2000:]

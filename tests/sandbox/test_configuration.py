@@ -27,7 +27,7 @@ SETTINGS = SandboxSettings(
     workers=2,
     capacity_cores=(0.5, 0.25),
     environment={"DATABASE": "{data}/x", "ME": "{worker}:{web_port}@{broker}", "JSON": '{"a": {}}'},
-    controller={"balance": {"load_distance": 3.0}, "execution": {"attempts": 1}},
+    controller={"balance": {"load_distance": 3.0}, "execution": {"handovers_in_flight": 1}},
 )
 KEYS = KeyFiles(key=Path("/k/key"), trust=Path("/k/trust"))
 LAUNCH = worker_launch(
@@ -102,7 +102,7 @@ def test_the_controller_reads_what_is_written_for_it_with_what_was_replaced() ->
     read = trimtab_controller.configuration.decode(tomllib.loads(to_toml(table)))
     assert (read.cluster, read.kafka.bootstrap_servers, read.signing) == ("c", "127.0.0.1:9", KEYS)
     assert (read.stream.expected_hosts, read.stream.checkpoint_dir) == ({"h0", "h1"}, "/d/c")
-    assert (read.balance.min_interval_s, read.balance.load_distance, read.execution.attempts) == (10.0, 3.0, 1)
+    assert (read.balance.min_interval_s, read.balance.load_distance, read.execution.handovers_in_flight) == (10.0, 3.0, 1)
     assert read.metrics is not None
     assert read.metrics.port == 7003
 

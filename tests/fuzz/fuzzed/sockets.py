@@ -47,7 +47,7 @@ class Writer:
         return 0
 
     def get_extra_info(self, _: str) -> Any:
-        return SimpleNamespace(getsockopt=lambda *_: struct.pack("3i", 7, 0, 0))
+        return SimpleNamespace(getsockopt=lambda *_: struct.pack("3i", 7, 0, 0), fileno=lambda: -1)
 
 
 @cache

@@ -91,6 +91,9 @@ class Processes:
         """Have `ended` tell of its end."""
         self._watched[worker] = process, self._find(worker, process)
 
+    connected = watch
+    """No worker here leaves processes behind."""
+
     def terminate(self, worker: WorkerId, process: ProcessId) -> None:
         """SIGTERM, when it still is that process."""
         self.watch(worker, process)
