@@ -1,7 +1,8 @@
 """What a flush waits for: the producer without a broker."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,17 @@ from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_agent.engines.faust.transport.producer import BUFFERED, FencedProducer, SteeredProducer
+
+
+@contextmanager
+def following(client: Any, monkeypatch: pytest.MonkeyPatch, asked: Callable[..., Awaitable[bool]]) -> Iterator[None]:
+    """The client asks for topics in the background; `asked` is what the broker does then."""
+    monkeypatch.setattr(client, "_metadata_update", asked)
+    asking = asyncio.create_task(client._md_synchronizer())
+    try:
+        yield
+    finally:
+        asking.cancel()
 
 
 class Pending:
@@ -188,13 +200,9 @@ async def test_a_new_topic_makes_the_producer_forget_no_leader_of_those_that_it_
         cluster.update_metadata(metadata(*topics))
         return True
 
-    monkeypatch.setattr(client, "_metadata_update", asked)
-    following = asyncio.create_task(client._md_synchronizer())
-    try:
+    with following(client, monkeypatch, asked):
         for topic in ("out", MADE_LATER):
             await asyncio.wait_for(client._wait_on_metadata(topic), 60.0)
-    finally:
-        following.cancel()
     assert [client.cluster.leader_for_partition(TopicPartition(topic, 0)) for topic in ("out", MADE_LATER)] == [1, 1]
 
 
@@ -250,10 +258,8 @@ async def test_a_changelog_that_is_gone_is_made_again_while_its_records_wait_or_
         cluster.update_metadata(metadata("other"))
         return True
 
-    monkeypatch.setattr(client, "_metadata_update", asked)
-    following = asyncio.create_task(client._md_synchronizer())
-    waiting = asyncio.create_task(client._wait_on_metadata("log"))
-    try:
+    with following(client, monkeypatch, asked):
+        waiting = asyncio.create_task(client._wait_on_metadata("log"))
         while not made_again:
             await asyncio.sleep(0.01)
         assert not waiting.done()
@@ -262,9 +268,7 @@ async def test_a_changelog_that_is_gone_is_made_again_while_its_records_wait_or_
         with pytest.raises(WorkerFenced, match="log is not there"):
             await asyncio.wait_for(waiting, 60.0)
         assert producer.without_leader() == []
-    finally:
-        following.cancel()
-        steered.buffer._stopped.set()
+    steered.buffer._stopped.set()
     assert made_again == ["log"]
 
 
@@ -293,13 +297,8 @@ async def test_a_topic_that_the_app_may_not_write_is_no_topic_that_is_not_there(
         cluster.unauthorized_topics.add("out")
         return True
 
-    monkeypatch.setattr(client, "_metadata_update", asked)
-    following = asyncio.create_task(client._md_synchronizer())
-    try:
-        with pytest.raises(TopicAuthorizationFailedError):
-            await asyncio.wait_for(client._wait_on_metadata("out"), 10.0)
-    finally:
-        following.cancel()
+    with following(client, monkeypatch, asked), pytest.raises(TopicAuthorizationFailedError):
+        await asyncio.wait_for(client._wait_on_metadata("out"), 10.0)
 
 
 @pytest.mark.parametrize(
@@ -439,9 +438,7 @@ def test_once_a_topic_is_gone_the_buffer_does_not_wait_for_it_until_it_is_back(m
             cluster.update_metadata(metadata(*there))
             return True
 
-        monkeypatch.setattr(client, "_metadata_update", asked)
-        following = asyncio.create_task(client._md_synchronizer())
-        try:
+        with following(client, monkeypatch, asked):
             for limit_s in (0.5, 3600.0, 3600.0):  # only the first one waits
                 monkeypatch.setattr(gone_s, limit_s)
                 with pytest.raises(UnknownTopicOrPartitionError):
@@ -452,8 +449,6 @@ def test_once_a_topic_is_gone_the_buffer_does_not_wait_for_it_until_it_is_back(m
                     await client._wait_on_metadata("gone")
                 await asyncio.sleep(0.01)
             assert await client._wait_on_metadata("gone") == {0}
-        finally:
-            following.cancel()
 
     asyncio.run(asyncio.wait_for(send(), 120.0))
 
@@ -477,10 +472,8 @@ def test_a_topic_that_is_not_there_holds_up_the_event_that_sends_and_nothing_els
                 cluster.update_metadata(metadata(*there))
             return answers
 
-        monkeypatch.setattr(client, "_metadata_update", asked)
-        following = asyncio.create_task(client._md_synchronizer())
-        waiting = asyncio.create_task(client._wait_on_metadata("late"))
-        try:
+        with following(client, monkeypatch, asked):
+            waiting = asyncio.create_task(client._wait_on_metadata("late"))
             await asyncio.wait([waiting], timeout=60.0 if becomes == "given up" else 2.5)
             if waiting.done():
                 assert isinstance(waiting.exception(), UnknownTopicOrPartitionError)
@@ -488,10 +481,8 @@ def test_a_topic_that_is_not_there_holds_up_the_event_that_sends_and_nothing_els
             there.append("late")
             if answers:
                 assert await asyncio.wait_for(waiting, 60.0) == {0}
-            return "waits"
-        finally:
             waiting.cancel()
-            following.cancel()
+            return "waits"
 
     assert asyncio.run(send()) == becomes
 
