@@ -141,7 +141,7 @@ class CommandDriver:
         """Watch clock and processes until cancelled."""
         while True:
             await asyncio.sleep(TICK_S)
-            self._tick(time.time())
+            self._tick()
 
     def close(self) -> None:
         """Save the positions and close the journal.  Workers keep running."""
@@ -181,13 +181,14 @@ class CommandDriver:
         yield from self._machine.entries()
         yield from self._positions.values()
 
-    def _tick(self, now: float) -> None:
+    def _tick(self) -> None:
         if self._failed:
             return
         for event in self._processes.ended():
             code = "unknown, this agent did not start it" if event.exit_code is None else event.exit_code
             log.info("worker process ended", **fields(worker=event.worker, pid=event.process.pid, exit_code=code))
             self.handle(event)
+        now = time.time()  # not before the ends above: to the machine, the clock would have been set back since
         wake_at = self._machine.wake_at
         if wake_at is not None and wake_at <= now:
             self._perform(self._machine.on_tick(now))

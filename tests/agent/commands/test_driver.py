@@ -14,9 +14,11 @@ from tests.agent.commands import agent_transcripts as transcripts
 from tests.agent.commands.agent_transcripts import APP, W0, W1
 from trimtab_agent.commands import driver as driver_module
 from trimtab_agent.commands import journal as journal_module
+from trimtab_agent.commands import machine as machine_module
 from trimtab_agent.commands.driver import CommandDriver
 from trimtab_agent.commands.events import Admitted, Entry, Position, WorkerConnected, WorkerDisconnected
 from trimtab_agent.commands.journal import Journal
+from trimtab_agent.commands.restarts import backoff_s
 from trimtab_agent.configuration import (
     AgentConfiguration,
     GuardConfiguration,
@@ -274,11 +276,14 @@ async def test_the_guard_measures_disk_and_memory(tmp_path: Path, guard: GuardCo
     assert hands.answers == [(1, Phase.REFUSED, Refusal.GUARD)]
 
 
-async def test_a_crash_is_counted_logged_and_followed_by_a_start(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_crash_is_counted_logged_and_followed_by_a_start_after_a_while(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.WARNING)
-    script = "import os, sys, time; time.sleep(0.3); sys.exit(3)"
+    monkeypatch.setattr(driver_module, "POSITION_EVERY_S", 0.0)  # also in the tick that sees the crash
+    monkeypatch.setattr(machine_module, "WORKERS_RETURN_S", 0.0)
+    begun = tmp_path / "begun"
+    script = f"import sys, time; print(time.time(), file=open({str(begun)!r}, 'a')); time.sleep(0.3); sys.exit(3)"
     worker = WorkerConfiguration(worker=W1, command=(sys.executable, "-c", script))
     hands = Hands(tmp_path, workers={W1: worker}, restarts=RestartConfiguration(max_crashes=2))
     driver = hands.driver
@@ -302,3 +307,5 @@ async def test_a_crash_is_counted_logged_and_followed_by_a_start(
     assert again.metrics.registry.get_sample_value("trimtab_agent_workers_given_up") == 1
     said = [record.message for record in caplog.records if "crashed" in record.message]
     assert said == ["worker crashed, and is started again", "worker crashed, and is not started again"]
+    first, second = map(float, begun.read_text().split())
+    assert second - first >= 0.3 + backoff_s(1)
