@@ -268,7 +268,7 @@ class AgentProcess:
         self.timeline.after(TICK_S, self._own(self._tick))
 
     def _tick_driver(self) -> None:
-        self._agent._commands._tick(self.now())
+        self._agent._commands._tick()
 
     def _watch_clock(self) -> None:
         wake_at = self._agent._commands._machine.wake_at
