@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tests.narrow import of_type
 from tests.sim.simulated import kafka_client
 from tests.sim.simulated.agent import AgentProcess, agent_configuration
 from tests.sim.simulated.broker import Broker, Stored, Unsent
@@ -155,8 +156,7 @@ class World:
 
     def _on_stored(self, records: tuple[Stored, ...]) -> None:
         if any(record.topic == self.topics.journal for record in records):
-            process = kafka_client.running[-1]
-            assert isinstance(process, ControllerProcess)
+            process = of_type(ControllerProcess, kafka_client.running[-1])
             read_to = process.position(self.topics.intents)
             pauses = [r for r in self.broker.read(self.topics.intents, 0) if r.key == PAUSE_KEY.encode()]
             read = [record for record in pauses if record.offset < read_to]
