@@ -6,6 +6,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, NEEDS, PAUSE, SETTINGS, answer, execution, only, window
+from tests.narrow import of_type
 from trimtab_controller.decider.events import (
     ExecutionChanged,
     HookEnded,
@@ -212,8 +213,7 @@ def test_a_worker_is_not_started_on_a_host_that_has_no_cpu_left_unless_somebody_
 def test_of_the_pool_those_come_first_whose_hosts_have_room() -> None:
     made = decider(execution(BALANCED))
     made.on_event(1011.0, crowded(1010.0, W2, W3))
-    found = only(made.on_event(1021.0, crowded(1020.0, W2, W3)))
-    assert isinstance(found, Resized)
+    found = of_type(Resized, only(made.on_event(1021.0, crowded(1020.0, W2, W3))))
     assert [row.worker for row in found.start] == [W3]
 
 
@@ -248,8 +248,7 @@ def test_a_leaving_worker_is_drained_stopped_and_not_started_again() -> None:
 def test_a_load_that_returns_keeps_the_worker_that_was_to_leave() -> None:
     sizes = {APP: AppSize(leaving=(W1,), changes=(CHANGE,))}
     made = decider(execution(BALANCED, sizes=sizes, scalings=started()), scaling=replace(ACT, scale_up_delay_s=0.0))
-    found = only(made.on_event(1011.0, seen(1010.0, 0.95, W2)))
-    assert isinstance(found, Resized)
+    found = of_type(Resized, only(made.on_event(1011.0, seen(1010.0, 0.95, W2))))
     assert (found.keep, found.start) == ((W1,), ())
     assert "wanted 2: demand above 85%" in found.detail
 
@@ -258,12 +257,11 @@ def test_an_operator_wins_over_a_drain_of_the_controller() -> None:
     sizes = {APP: AppSize(leaving=(W1,), changes=(CHANGE,))}
     present = execution(BALANCED, sizes=sizes, scalings=started())
     undrain = Undrain(worker=W1, by="ann", at=1.0, reason="it is new")
-    found = only(decider(present, undrain).on_event(1011.0, seen(1010.0, 0.1)))
-    assert isinstance(found, Resized)
+    found = of_type(Resized, only(decider(present, undrain).on_event(1011.0, seen(1010.0, 0.1))))
     assert (found.keep, found.answered, found.change) == ((W1,), ("undrain/w1",), None)
     assert describe(found) == "app: keep w1: ann keeps w1: it is new"
     drain = Drain(worker=W1, by="ann", at=1.0, reason="kernel")
-    found = only(decider(present, drain).on_event(1011.0, seen(1010.0, 0.1)))
+    found = of_type(Resized, only(decider(present, drain).on_event(1011.0, seen(1010.0, 0.1))))
     assert (found.keep, found.answered, found.detail) == ((W1,), (), "ann drains w1")
     nobody = only(decider(execution(BALANCED), undrain).on_event(1011.0, seen(1010.0, 0.1)))
     assert (nobody.app, nobody.keep, nobody.answered) == (None, (), ("undrain/w1",))
@@ -272,8 +270,7 @@ def test_an_operator_wins_over_a_drain_of_the_controller() -> None:
 def test_a_worker_that_ended_by_itself_is_no_longer_drained_but_an_old_window_says_nothing_of_it() -> None:
     sizes = {APP: AppSize(leaving=(W2,), changes=(CHANGE,))}
     made = decider(execution(BALANCED, sizes=sizes))
-    found = only(made.on_event(1011.0, seen(1010.0, 0.5, W2)))
-    assert isinstance(found, Resized)
+    found = of_type(Resized, only(made.on_event(1011.0, seen(1010.0, 0.5, W2))))
     assert (found.keep, found.detail) == ((W2,), "w2 does not run any more")
     late = {APP: AppSize(leaving=(W2,), changes=(replace(CHANGE, at=1005.0),))}
     assert isinstance(only(decider(execution(BALANCED, sizes=late)).on_event(1011.0, seen(1010.0, 0.5, W2))), Skip)
@@ -329,8 +326,7 @@ def test_the_hook_adds_what_the_pool_lacks_and_is_awaited() -> None:
     assert all(isinstance(each, Skip) for each in later)
     assert made.known.sizes[APP].detail.endswith("; waiting for the hook")
     made.on_event(1060.0, HookEnded(app=APP, failure="exit code 3: no quota"))
-    again = only(made.on_event(1061.0, seen(1060.0, 0.95)))
-    assert isinstance(again, Resized)
+    of_type(Resized, only(made.on_event(1061.0, seen(1060.0, 0.95))))
     assert made.known.sizes[APP].detail.endswith("; the hook failed: exit code 3: no quota")
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import DRAIN_W1, ON_W0, answer, decider, execution, only, window
+from tests.narrow import of_type
 from trimtab_controller.decider.events import Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.decision import Skip
@@ -137,8 +138,7 @@ def test_a_plan_whose_solver_began_before_the_freeze_does_not_begin_in_it() -> N
     made = deciding(PlanTimes(freeze=("* 9-17 * * mon-fri",)))
     [action] = made.on_event(at + 1.0, window(ON_W0, at))
     assert isinstance(action, Solve)
-    decision = only(made.on_event(MONDAY + 9 * HOUR, answer((2, 1))))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(MONDAY + 9 * HOUR, answer((2, 1)))))
     assert decision.reason is SkipReason.PLANS_FROZEN
     assert decision.detail.endswith(
         "but [plans] freeze holds: * 9-17 * * mon-fri (UTC); "
