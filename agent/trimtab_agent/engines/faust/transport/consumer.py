@@ -877,7 +877,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._let_go_of_failed()
             self.in_work.see(self._all_begun(), time.monotonic())
             self.tell_of_gaps(time.time())
+            self.recall_if_fenced()
             await self._ends.refresh(self._thread, list(self._position))
+
+    def recall_if_fenced(self) -> None:
+        """Let nothing arrive late when the network is back: the kernel would go on sending (patch fence-after-session).
+
+        The next owner may have written by then.
+        """
+        producer = self.app.producer._producer
+        if producer is not None and self.fence.closed_now():
+            producer.recall()
 
     def tell_of_gaps(self, now: float) -> None:
         """Tell of an event that holds up all commits of its partition; `now` in epoch seconds.

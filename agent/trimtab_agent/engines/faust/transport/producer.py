@@ -228,7 +228,12 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
     def cut_off(self) -> None:
         """Send nothing more of this generation, and let nothing that is in flight arrive later."""
         self.drop_what_waits()
-        reset_connections(self.client)
+        self.recall()
+
+    def recall(self) -> None:
+        """Let nothing that is in flight arrive from now on; it is sent again if this worker is still a member."""
+        if self._in_flight:
+            reset_connections(self.client)
 
     def drop_what_waits(self) -> None:
         """Send nothing more, and let go of what is not in flight."""

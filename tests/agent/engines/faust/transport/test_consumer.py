@@ -778,6 +778,31 @@ def test_a_worker_whose_outputs_wait_for_a_silent_leader_leaves_the_group_until_
     consumer.loop.run_until_complete(asyncio.wait_for(story(), 60.0))
 
 
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_is_in_flight_when_the_session_ends_is_recalled(consumer: SteeredConsumer, *, closed: bool) -> None:
+    async def story() -> None:
+        async with listening(deaf=False) as broker:
+            steered = consumer.transport.create_producer()
+            consumer.app.producer = steered
+            consumer.recall_if_fenced()  # before the first join there is none
+            steered._producer = producer = FencedProducer(consumer.fence, print, print, bootstrap_servers="127.0.0.1:1")
+            producer.client.cluster.update_metadata(
+                SimpleNamespace(
+                    API_VERSION=1, brokers=[(1, "127.0.0.1", broker.port, None)], controller_id=1, topics=[]
+                )
+            )
+            connection = await producer.client._get_conn(1)
+            for in_flight in (0, 1):
+                producer._in_flight = in_flight
+                consumer.recall_if_fenced()
+                assert connection.connected() is not (closed and bool(in_flight))
+            connection.close()
+
+    if closed:
+        consumer.fence.heard(0.0)  # when the machine started
+    consumer.loop.run_until_complete(asyncio.wait_for(story(), 60.0))
+
+
 @pytest.mark.parametrize("tables", [False, True])
 def test_a_recovery_waits_for_a_broker_that_is_away_for_long(
     consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch, *, tables: bool
