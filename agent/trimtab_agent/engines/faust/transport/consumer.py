@@ -508,8 +508,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     async def _until_within_reach(self) -> None:
         """After it has left the group, wait until the broker answers; then this worker joins again."""
-        while self._left is not None and not (self.should_stop or self.app.should_stop):
+        while self._left is not None:
             await self.sleep(RETRY_S)
+            if self.should_stop or self.app.should_stop:
+                return
             await self._thread.run(self._thread.touch)
             self._left = await self.app.producer._producer.silent_leader(self._left_for, SILENT_S)
 
