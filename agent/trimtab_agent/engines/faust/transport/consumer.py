@@ -472,15 +472,13 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 self.not_finished("the rebalance continues")
             if sources:  # else this may be the first join, with nothing to send
                 await self.app.producer.flush_or_drop(limit_s / 4)
-        finally:
-            if self._left is None:
-                leaving.cancel()
-            await asyncio.wait([leaving])
-        try:
             await self._on_partitions_revoked(revoked)
             if self._held:
                 await self.app.producer.flush()  # what was sent again must not follow what the next owner writes
         finally:
+            if self._left is None:
+                leaving.cancel()
+            await asyncio.wait([leaving])
             self.transport.guard.refused.leave()
             self.forget(sources | revoked)
             self._writes_from = written_here  # those that stay here go on
