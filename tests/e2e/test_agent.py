@@ -9,24 +9,19 @@ from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource
 
 from tests.e2e.agent_bench import Bench
 from tests.e2e.fake_worker import APP, OPERATOR
-from trimtab_controller.kafka.connection import Connection, ensure_topics
-from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.commands import (
     CommandKind,
     Phase,
     Refusal,
 )
-from trimtab_protocol.messages.names import HostId, KeyGroup, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.settings.kafka import for_librdkafka
 from trimtab_protocol.signing.keys import SigningKey
-from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Processes
 
 pytestmark = pytest.mark.light
@@ -224,44 +219,3 @@ def test_a_worker_is_started_survives_the_agent_and_is_stopped(
     ]  # fmt: skip
     assert "another" not in bench.log()  # one process, not two, was there
     bench.report(lambda r: len(r.workers) == 2 and r.workers[1].state is WorkerState.AWAY)
-
-
-def test_whoever_starts_first_the_topics_are_the_same(
-    private_broker: Callable[..., Broker], unique: str, start: Callable[[Broker], Bench]
-) -> None:
-    """On brokers that make topics by themselves: some made so by older agents, one by an operator, others missing."""
-    topics = Topics(unique)
-    broker = private_broker({"auto.create.topics.enable": "true"})
-    older = Producer({"bootstrap.servers": broker.address})
-    broker.create_topics([Topic(name=topics.events, partitions=1, settings={"retention.ms": "60000"})])
-    bench = start(broker)
-    bench.start_agent()
-    waits = f"{topics.commands}: there is no such topic yet; the controller creates its topics at its first start"
-    bench.wait_for(lambda: waits in bench.log())
-    admin = AdminClient(for_librdkafka(broker.kafka))
-    for name in (topics.reports, topics.acks):
-        older.list_topics(name, timeout=30)  # which has the broker make it
-    with pytest.raises(NotWrittenError, match="there is no such topic yet"):
-        write_intents(Connection(kafka=broker.kafka), topics, [("pause", None)], limit_s=60.0)
-    present = {topics.reports, topics.acks, topics.events}
-    bench.wait_for(lambda: present <= admin.list_topics(timeout=30).topics.keys())
-    assert {name for name in admin.list_topics(timeout=30).topics if name.startswith("trimtab.")} == present
-
-    ensure_topics(admin, topics, host_keys=True)
-
-    assert bench.report(lambda _: True).host == "h0"
-    bench.wait_for(lambda: 'event="connected to Kafka"' in bench.log())
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, each.name) for each in topic_settings(topics)]
-    default = {wanted.name: (wanted.partitions, wanted.configuration) for wanted in topic_settings(topics)}
-    count, own = default[topics.events]
-    default[topics.events] = count, {**own, "retention.ms": "60000"}
-
-    def all_topics() -> dict[str, tuple[int, dict[str, str | None]]]:
-        found = admin.list_topics(timeout=30).topics
-        settings = {each.name: answer.result(30) for each, answer in admin.describe_configs(resources).items()}
-        return {
-            name: (len(found[name].partitions), {key: settings[name][key].value for key in keys})
-            for name, (_, keys) in default.items()
-        }
-
-    bench.wait_for(lambda: all_topics() == default)
