@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -131,69 +130,6 @@ def test_only_signed_commands_are_obeyed_and_keys_change_while_it_runs(
     told = {(a.epoch.number, a.refusal) for a in bench.acks(8) if a.phase is Phase.REFUSED}
     assert told >= {(2, Refusal.UNSIGNED), (3, Refusal.UNKNOWN_KEY)}
     assert rejoin[2].id not in {ack.command_id for ack in bench.acks(8)}
-
-
-def test_a_killed_agent_answers_repeats_and_asks_again_and_obeys_nothing_twice_without_its_journal(
-    broker: Broker, start: Callable[[Broker], Bench]
-) -> None:
-    bench = start(broker)
-    bench.create_topics()
-    agent = bench.start_agent()
-    worker = bench.worker("w0", [1])
-    bench.report(lambda r: len(r.key_groups) == 1)
-    done, open_ = bench.command(1, CommandKind.RELEASE), bench.command(2, CommandKind.REJOIN)
-    bench.publish(done)
-    bench.acks(2)
-    worker.answer = False
-    bench.publish(open_)
-    bench.wait_for(lambda: len(worker.commands) == 2)
-
-    agent.kill()
-    worker.answer = True
-    bench.publish(done, bench.command(3, CommandKind.REJOIN))
-    agent = bench.start_agent()
-
-    bench.wait_for(lambda: len(worker.commands) == 4)
-    assert sorted(command.epoch.number for command in worker.commands) == [1, 2, 2, 3]
-    bench.await_answers({(number, Phase.ACCEPTED) for number in (1, 2, 3)})
-    bench.await_answers({(1, Phase.RELEASED), (2, Phase.REJOINED), (3, Phase.REJOINED)})
-
-    agent.kill()
-    (bench.folder / "state" / "journal").unlink()
-    bench.publish(bench.command(4, CommandKind.REJOIN))
-    bench.start_agent()
-
-    bench.await_answers({(number, Phase.REFUSED) for number in (1, 2, 3, 4)})
-    assert len(worker.commands) == 4
-    assert bench.metric("journal_faults") == 1
-
-
-def test_no_broker_at_the_start_and_a_restart_of_it_lose_no_command(
-    private_broker: Callable[[], Broker], start: Callable[[Broker], Bench]
-) -> None:
-    broker = private_broker()
-    bench = start(broker)
-    bench.create_topics()
-    broker.stop()
-    agent = bench.start_agent()
-    worker = bench.worker("w0", [1])
-    bench.wait_for(lambda: 'event="broker away' in bench.log() and "worker connected" in bench.log())
-
-    broker.start()
-    bench.publish(bench.command(1, CommandKind.REJOIN))
-    assert bench.phases(2) == [("rejoin", Phase.ACCEPTED), ("rejoin", Phase.REJOINED)]
-
-    worker.answer = False
-    bench.publish(bench.command(2, CommandKind.REJOIN, deadline=time.time() + 3))
-    bench.wait_for(lambda: len(worker.commands) == 2)
-    broker.kill()
-    bench.wait_for(lambda: "phase=expired" in bench.log())
-    broker.start()
-    bench.publish(bench.command(3, CommandKind.REJOIN))
-    bench.wait_for(lambda: len(worker.commands) == 3)
-    bench.await_answers({(2, Phase.ACCEPTED), (2, Phase.EXPIRED), (3, Phase.ACCEPTED)})
-    assert agent.alive
-    assert bench.log().count('event="broker away') == 2  # once per change
 
 
 def test_a_worker_is_started_survives_the_agent_and_is_stopped(
