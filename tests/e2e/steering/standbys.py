@@ -4,10 +4,13 @@ The key groups' loads are unequal, so that a plan by number would look different
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from tests.e2e.steering.cluster import Cluster, until
+from tests.e2e.steering.app_names import note_fault
+from tests.e2e.steering.cluster import Cluster, until, worker
 from tests.e2e.steering.run_setup import CLUSTER
+from tests.e2e.steering.scenarios import begin
 from trimtab_controller.decider.memory.standby_choice import Following
 from trimtab_controller.decider.memory.standbys import ROUND
 from trimtab_controller.decider.window.owned import Owned
@@ -17,6 +20,33 @@ from trimtab_protocol.messages.placement import Placement
 
 HEAVIEST = 4
 """The largest load of a key group, and the number of different ones."""
+
+
+async def crash(cluster: Cluster) -> None:
+    """kill -9 of one worker, which starts again at the end."""
+    await begin(cluster)
+    name_standbys(cluster, 1)
+    await cluster.publish()
+    await warm(cluster)
+    victim = worker(0)
+    planned = {each: cluster.row(each)[1] for each in owned_by(cluster, victim)}
+    assert len(set(planned.values())) == len(cluster.alive) - 1, "orphans are spread"
+    foretold = _loads(cluster, {each: planned.get(each, cluster.row(each)[0]) for each in cluster.key_groups})
+    noted = {name: len(restored(cluster, name)) for name in cluster.alive}
+    note_fault(cluster.folder)
+    cluster.alive.pop(victim).kill()
+    await cluster.settled()
+    owners = cluster.owners()
+    assert {each: owners[each] for each in planned} == {each: [name] for each, name in planned.items()}
+    assert _loads(cluster, {each: owners[each][0] for each in cluster.key_groups}) == foretold
+    assert max(foretold.values()) - min(foretold.values()) <= HEAVIEST, f"balanced after the loss: {foretold}"
+    for name in cluster.alive:
+        rows = restored(cluster, name)[noted[name] :]
+        assert {row["title"] for row in rows} == {"active"}, f"Faust's own standbys: {rows}"
+        most = max(row["records"] for row in rows)
+        assert most <= cluster.setup.rate, f"{name} restored {most} records"
+    cluster.start(victim)
+    await cluster.settled(150.0)
 
 
 def name_standbys(cluster: Cluster, wanted: int) -> None:
@@ -39,6 +69,14 @@ def name_standbys(cluster: Cluster, wanted: int) -> None:
 
 def _load(key_group: KeyGroup) -> float:
     return 1.0 + key_group.partition % HEAVIEST
+
+
+def _loads(cluster: Cluster, owners: Mapping[KeyGroup, WorkerId]) -> dict[WorkerId, float]:
+    """The load of each worker that owns something."""
+    found: dict[WorkerId, float] = {}
+    for key_group, owner in owners.items():
+        found[owner] = found.get(owner, 0.0) + _load(key_group)
+    return found
 
 
 async def warm(cluster: Cluster) -> None:
