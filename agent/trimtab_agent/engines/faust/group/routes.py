@@ -5,10 +5,6 @@ note it as they give and take, the others when they read `took`.  Whatever a rec
 partition only while it owns it by its own books and its table is restored.  Where no owner is known, or it is this
 worker that does not own it any more, the router answers 503.
 
-A table's key is where the event was that wrote it, and that is placed by the bytes of its own key.  Faust asks by the
-bytes of the table's key, which are others with its default serializers: `"de"` for an event with `de`.  So a worker
-learns from its writes, and until one comes from its rows, which bytes place a table's keys.
-
 Used on the event loop only.
 """
 
@@ -18,71 +14,16 @@ from typing import Any
 
 from faust.stores.rocksdb import Store
 from faust.types import TP
-from faust.utils import json
 from faust.web.exceptions import ServiceUnavailable
 from yarl import URL
 
+from trimtab_agent.engines.faust.safety.placed_keys import MAX_OTHERS, placing, text_of
 from trimtab_protocol.messages.names import WorkerId
 
 Distribution = Mapping[str, Mapping[str, Iterable[int]]]
 """Faust's form: address -> topic -> partitions."""
 ROWS = 50
 """How many rows of a partition show how the keys of its table are placed."""
-CHANCE = 0.01
-"""They show it if other rows would look like it more rarely than this."""
-MAX_OTHERS = 1000
-"""How many keys of a table may be written by events of other keys; beyond that nobody knows where any key is."""
-
-
-def text_of(key: bytes, *, windowed: bool = False) -> bytes:
-    """What a table's key says, however it is written: a string of JSON without its quotes, all else as it is."""
-    if not windowed and (key[:1] != b'"' or b"\\" not in key):
-        return key[1:-1] if key[:1] == b'"' else key
-    try:
-        found = json.loads(key)[0] if windowed else json.loads(key)  # [key, [start, end]]
-    except (ValueError, TypeError, LookupError):  # not JSON
-        return key
-    return (found if isinstance(found, str) else _as_json(found)).encode(errors="replace")
-
-
-def _as_json(value: Any) -> str:
-    written: str | bytes = json.dumps(value)
-    return written if isinstance(written, str) else written.decode()  # orjson writes bytes
-
-
-def _placing(text: bytes, *, quoted: bool) -> bytes:
-    return _as_json(text.decode(errors="replace")).encode() if quoted else text
-
-
-class PlacedKeys:
-    """How the keys of one table's events are written: as strings of JSON (`quoted`), or as they are."""
-
-    def __init__(self) -> None:
-        self.quoted: bool | None = None
-        self.newest: tuple[bytes, int] | None = None
-        """Key and partition of the event that wrote last."""
-        self.others: set[bytes] = set()
-        """Keys that events of other keys have written."""
-        self.elsewhere = False
-        """Whether events lie in other partitions than those to which this app would send them."""
-
-    def written(self, key: bytes, event_key: bytes | None, partition: int, *, windowed: bool) -> None:
-        """Note a write."""
-        text = text_of(key, windowed=windowed)
-        quoted = event_key != text
-        its_own = event_key is not None and (not quoted or event_key == _placing(text, quoted=True))
-        if event_key is not None and its_own and self.quoted in (None, quoted):
-            self.quoted, self.newest = quoted, (event_key, partition)
-        elif len(self.others) <= MAX_OTHERS:
-            self.others.add(text)
-
-    def read(self, rows: Collection[tuple[bytes, int]], count: int, partition: Callable[[bytes], int]) -> None:
-        """Learn from rows, each a text and its partition of `count`; `partition` = where a key is sent."""
-        if CHANCE * count ** len(rows) < 1.0:
-            return
-        fit = [q for q in (False, True) if all(partition(_placing(text, quoted=q)) == at for text, at in rows)]
-        if len(fit) == 1:
-            self.quoted = fit[0]
 
 
 class Routes:
@@ -124,7 +65,7 @@ class Routes:
             rows = list(self._rows(table, tps))
             placed.read(rows, len(tps), lambda sent: partition(topic, sent).partition)
         if placed.quoted is not None:
-            return partition(topic, _placing(text, quoted=placed.quoted))
+            return partition(topic, placing(text, quoted=placed.quoted))
         if not any(map(self._is_active, tps)):
             return min(tps)
         raise ServiceUnavailable(f"table {table.name}: no event has shown yet which worker has a key")

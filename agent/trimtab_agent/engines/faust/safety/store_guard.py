@@ -45,9 +45,9 @@ from faust.stores.rocksdb import Store
 from faust.streams import current_event
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.routes import PlacedKeys
 from trimtab_agent.engines.faust.safety.damaged import DAMAGED, UNREADABLE, found_by, mark, replace_damaged
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, break_off
+from trimtab_agent.engines.faust.safety.placed_keys import PlacedKeys
 from trimtab_agent.engines.faust.safety.refused import RefusedRecords, refusal
 from trimtab_agent.engines.faust.safety.troubles import Repeated, Tell, Trouble
 

@@ -11,8 +11,8 @@ from faust.types import TP
 from faust.web.exceptions import ServiceUnavailable
 
 from tests.agent.engines.faust.group.test_assignor import FIRST, Worker, placement, rejoin
-from trimtab_agent.engines.faust.group.routes import MAX_OTHERS, PlacedKeys
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.placed_keys import MAX_OTHERS, PlacedKeys
 from trimtab_agent.engines.faust.steering.handover_receiver import MAX_UNCONFIRMED, HandoverReceiver
 from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord

@@ -148,7 +148,7 @@ def add_to_buffer(value: Any) -> Any:
         (False, [], 1, [11]),  # noack().events(): others may be in the hands of tasks
         (False, [add_to_buffer], 1, [10, 11]),  # noack_take
         (False, [add_to_buffer], 2, [11]),
-        (True, [], 1, []),  # Faust acknowledges it
+        (True, [], 1, []),  # Faust acknowledges it, or has forgotten it
     ],
 )
 def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges(
@@ -186,6 +186,8 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
 
     assert len(told) == 1
     assert sorted(consumer._acked_index[ONE]) == done
+    consumer._let_go_of_failed()
+    assert 11 in consumer._acked_index[ONE]
 
 
 def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fails(consumer: SteeredConsumer) -> None:
