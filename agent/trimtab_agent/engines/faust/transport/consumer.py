@@ -395,10 +395,15 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if tp not in changelogs:
                 self._note_delivery(tp, offset)
             self._delivering = tp
+            message = self._to_message(tp, record)
             try:
-                await give(self._to_message(tp, record))
+                await give(message)
                 if tp not in changelogs:
                     self.transport.guard.refused.delivered(tp, offset)
+            except Exception:
+                if not getattr(message, "refcount", 0):  # no channel has it
+                    raise
+                self._leave_out(message)
             finally:
                 self._read_offset[tp] = offset
                 self._delivering = None
@@ -408,6 +413,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if self._commit_every is not None and self._n_acked >= self._commit_every:
                 self._n_acked = 0
                 await asyncio.shield(self.commit())  # a cancelled commit would lose its offsets
+
+    def _leave_out(self, message: Any) -> None:
+        """Count a record as done that a schema of the app's own fails on (patch failed-event-done).
+
+        Faust does so if it raises KeyDecodeError or ValueDecodeError, and else ends worker after worker.
+        """
+        where = f"{message.topic}/{message.partition} offset {message.offset}"
+        self.log.exception("%s cannot be decoded, and counts as done", where)
+        channels = self.app.topics._tp_index.get(message.tp, ())
+        queued = sum(id(message) in _messages_in([channel.queue]) for channel in channels)
+        message.ack(self, n=message.refcount - queued)
 
     def _note_delivery(self, tp: TP, offset: int) -> None:
         self._density.read(tp, offset)
