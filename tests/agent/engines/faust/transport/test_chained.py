@@ -7,6 +7,7 @@ from typing import Any
 import faust
 import pytest
 from faust.events import Event
+from faust.exceptions import ValueDecodeError
 from faust.streams import current_event
 from faust.types import TP
 from faust.types.tuples import Message
@@ -236,5 +237,26 @@ def test_the_same_after_a_record_that_cannot_be_decoded(
         await play.until(2)
         topic = "in" if function in (plain, batch, batch_by_hand) else "behind"
         assert play.got == [(1, topic), (3, topic)]
+
+    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+
+
+@pytest.mark.parametrize("function", [plain, batch])
+def test_many_records_that_cannot_be_decoded_hold_up_the_others_for_a_short_time(
+    play: Play, function: Callable[[Play, Any], Any]
+) -> None:
+    """Stock Faust takes 5 s for each."""
+
+    async def run() -> None:
+        play.app.flow_control.resume()
+        agent = play.app.agent(play.inputs)(lambda stream: function(play, stream))
+        renew(agent, play)
+        await agent.start()
+        await asyncio.sleep(0.1)
+        for _ in range(20):
+            await play.channels("in")[0].throw(ValueDecodeError("not decoded"))
+        await play.deliver("in", 3)
+        await play.until(1)
+        assert play.got == [(3, "in")]
 
     asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
