@@ -50,6 +50,9 @@ class PlacedKeys:
 
     def written(self, key: bytes, event_key: bytes | None, partition: int, *, windowed: bool) -> None:
         """Note a write."""
+        if key == event_key and (key[:1] == b'"') is self.quoted:  # as most are
+            self.newest = key, partition
+            return
         text = text_of(key, windowed=windowed)
         quoted = event_key != text
         its_own = event_key is not None and (not quoted or event_key == placing(text, quoted=True))
