@@ -252,13 +252,15 @@ PRIVATES: tuple[Private, ...] = (
         faust.Stream,
         (Patch.FAILED_DONE, Patch.CHAINED),
         "",
-        ("_processors", "enable_acks", "current_event", "_next", "_active_agens", "_futures"),
+        ("_processors", "enable_acks", "current_event", "_next", "_futures"),
         (
             ("group_by", ("key", "name", "topic", "partitions")),
             ("through", ("channel",)),
             ("noack", ()),
             ("get_root_stream", ()),
             ("_passive_drainer", ("channel", "declare")),
+            ("_enable_passive", ("channel", "declare")),
+            ("clone", ()),
         ),
     ),
     Private(

@@ -63,8 +63,6 @@ CUT_OFF = (
 COMMITS_WAIT = "its outputs or commits do not get through"
 UNREADABLE_S = 10.0
 """How often it is tried to read what could not be read."""
-BATCHES = ("take", "take_events", "take_with_timestamp")
-"""Faust's generators that acknowledge the events of a batch, by name; they keep them in `events`."""
 
 
 class Watcher(Protocol):
@@ -225,17 +223,22 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         replies.add = note_and_add
 
     def _let_go_at_error(self, agent: Any, renewal: Renewal, on_error: Any) -> Any:
-        """Let the events of a failing agent count as done also if it acknowledges by hand (patch failed-event-done)."""
+        """Let the events of a failing agent count as done, whoever was to acknowledge them (patch failed-event-done).
+
+        Faust does so only for the event that an agent has in its hands, and a moment later.  It forgets those that the
+        agent was to acknowledge, and one at which a processor of its stream has failed (`stream.filter`).
+        """
 
         async def let_go(*arguments: Any) -> None:
             task = asyncio.current_task()
             for actor in [actor for actor in agent._actors if actor.actor_task is task]:
                 stream = actor.stream.get_active_stream()
                 renewal.stop(actor.stream, arguments[-1])
-                if not (stream.enable_acks or self.fence.broken):
+                if not self.fence.broken:
                     whole = in_batch(stream) is not None and agent.concurrency == 1
                     self._note_failed(agent, stream, renewal.goes_back(actor.stream), all_of_topics=whole)
-            self._let_go_of_failed()
+                if not stream.enable_acks:
+                    self._let_go_of_failed()
             if on_error is not None:
                 await on_error(*arguments)
 
@@ -402,10 +405,15 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if tp not in changelogs:
                 self._note_delivery(tp, offset)
             self._delivering = tp
+            message = self._to_message(tp, record)
             try:
-                await give(self._to_message(tp, record))
+                await give(message)
                 if tp not in changelogs:
                     self.transport.guard.refused.delivered(tp, offset)
+            except Exception:
+                if not getattr(message, "refcount", 0):  # no channel has it
+                    raise
+                self._leave_out(message)
             finally:
                 self._read_offset[tp] = offset
                 self._delivering = None
@@ -415,6 +423,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if self._commit_every is not None and self._n_acked >= self._commit_every:
                 self._n_acked = 0
                 await asyncio.shield(self.commit())  # a cancelled commit would lose its offsets
+
+    def _leave_out(self, message: Any) -> None:
+        """Count a record as done that a schema of the app's own fails on (patch failed-event-done).
+
+        Faust does so if it raises KeyDecodeError or ValueDecodeError, and else ends worker after worker.
+        """
+        where = f"{message.topic}/{message.partition} offset {message.offset}"
+        self.log.exception("%s cannot be decoded, and counts as done", where)
+        channels = self.app.topics._tp_index.get(message.tp, ())
+        queued = sum(id(message) in _messages_in([channel.queue]) for channel in channels)
+        message.ack(self, n=message.refcount - queued)
 
     def _note_delivery(self, tp: TP, offset: int) -> None:
         self._density.read(tp, offset)
@@ -982,9 +1001,8 @@ def _has(stream: Any, message: Any) -> bool:
         return True
     if stream.enable_acks:
         return False
-    batches = [each for each in stream._active_agens if each.ag_frame is not None and each.__name__ in BATCHES]
-    held = [event for each in batches for event in each.ag_frame.f_locals.get("events", ())]
-    return not batches or any(event.message is message for event in held)
+    held = in_batch(stream, by_hand=False)
+    return held is None or any(event.message is message for event in held)
 
 
 def _messages_in(queues: Collection[Any]) -> set[int]:

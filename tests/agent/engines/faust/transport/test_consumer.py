@@ -150,7 +150,7 @@ def add_to_buffer(value: Any) -> Any:
         (False, [], 1, [11]),  # noack().events(): others may be in the hands of tasks
         (False, [add_to_buffer], 1, [10, 11]),  # noack_take
         (False, [add_to_buffer], 2, [11]),
-        (True, [], 1, []),  # Faust acknowledges it
+        (True, [], 1, []),  # Faust acknowledges it, or has forgotten it
     ],
 )
 def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges(
@@ -188,6 +188,8 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
 
     assert len(told) == 1
     assert sorted(consumer._acked_index[ONE]) == done
+    consumer._let_go_of_failed()
+    assert 11 in consumer._acked_index[ONE]
 
 
 def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fails(consumer: SteeredConsumer) -> None:
@@ -538,6 +540,46 @@ def test_what_the_streams_raise_reaches_the_loop_that_delivers(
     streams.after[1] = fail
     with pytest.raises(KeyError, match="no such topic"):
         streams.deliver({ONE: [Record(10), Record(11)]})
+
+
+class FromHeaders(faust.Schema):  # type: ignore[misc]
+    """As in Faust's documentation: the value's form is in the headers."""
+
+    def loads_value(self, app: Any, message: Any, *, loads: Any = None, serializer: Any = None) -> Any:
+        return message.headers["content-type"]
+
+
+@pytest.mark.parametrize("another", [False, True], ids=["alone", "beside an agent that has it"])
+def test_a_record_that_the_apps_own_schema_fails_on_counts_as_done_and_ends_no_worker(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch, another: bool
+) -> None:
+    """Stock Faust takes only its own errors for a record that cannot be decoded."""
+    app = consumer.app
+    own = aiter(app.topic(ONE.topic, schema=FromHeaders()))
+    channels = [aiter(app.topic(ONE.topic, value_type=bytes)), own] if another else [own]
+    monkeypatch.setitem(app.topics._tp_index, ONE, channels)
+    app.topics._tp_to_callback[ONE] = app.topics._build_handler(ONE, channels)
+    monkeypatch.setattr(consumer, "callback", app.topics.on_message)
+    monkeypatch.setattr(consumer, "highwater", lambda _: 100)
+    made: dict[int, Any] = {}
+
+    def to_message(tp: TP, record: Any) -> Any:
+        headers = {"content-type": "x"} if record.offset == 12 else {}
+        made[record.offset] = ConsumerMessage(
+            *tp, record.offset, 1.0, 0, headers, b"k", b"1", None, tp=tp, generation_id=app.consumer_generation_id
+        )
+        return made[record.offset]
+
+    monkeypatch.setattr(consumer, "_to_message", to_message)
+    app.flow_control.resume()
+    records = {ONE: [Record(11), Record(12)]}
+    consumer._round = records  # type: ignore[assignment]
+    consumer.loop.run_until_complete(consumer._while_flowing(consumer._deliver(records, consumer._rebalances)))  # type: ignore[arg-type]
+
+    assert [event.value for event in own.queue._queue] == ["x"]
+    assert [made[offset].acked for offset in (11, 12)] == [not another, False]
+    if another:
+        assert made[11].refcount == 1, "the other agent's"
 
 
 def test_so_many_finished_events_are_committed_and_a_stopped_flow_does_not_break_the_commit_off(
