@@ -1,6 +1,6 @@
 """Measures what the same hardware does: workers of unequal capacity and skewed keys, stock Faust and Trimtab.
 
-    PYTHONPATH=examples python -m benchmarks.throughput [--capacities 0.4 0.2 0.1] [--events 8000] [--skew 1]
+    PYTHONPATH=examples python -m benchmarks.throughput [--capacities 0.4 0.2 0.1] [--events 5000] [--skew 1]
 
 As root, since each worker gets a cgroup with its CPU quota, once it runs.  The job is that of the demo, with `--work`
 microseconds of CPU per flight and operator; key groups differ in rate as lognormal(0, `--skew`).  A run has a fresh
@@ -176,7 +176,7 @@ def main() -> None:
     """Run both, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--capacities", type=float, nargs="+", default=(0.4, 0.2, 0.1), help="of the workers, in cores")
-    parser.add_argument("--events", type=int, default=8_000, help="how many are sent at once")
+    parser.add_argument("--events", type=int, default=5_000, help="how many are sent at once")
     parser.add_argument("--work", type=int, default=1_500, help="CPU microseconds per flight and operator")
     parser.add_argument("--skew", type=float, default=1.0, help="standard deviation of the logarithm of the rates")
     parser.add_argument("--seed", type=int, default=0)
