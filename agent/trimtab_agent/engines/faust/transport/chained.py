@@ -8,16 +8,25 @@ partitions.  `take` itself has taken one more event into the batch that failed, 
 
 Here the agent gets new streams on the old channels, with all that waits in their queues, and with the events that were
 on their way to it.
+
+Where `take` gathers, a record that cannot be decoded, or a processor that fails (`stream.filter`), ends the stream and
+with it the agent, without an exception or a word: it takes no event any more.  Here it fails with that error.
 """
 
 import asyncio
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
+
+from faust.exceptions import DecodeError
 
 END_LIMIT_S = 5.0
 """How long the streams of an agent that has failed may take to end."""
+AGAIN_S = 0.05
+"""How soon an agent starts again after a record that cannot be decoded.  Where another one follows, Faust takes 5 s for
+each.  It takes so long for other errors too; during an outage that leaves fewer events out."""
 
 
 def chain(stream: Any) -> Iterator[Any]:
@@ -28,10 +37,13 @@ def chain(stream: Any) -> Iterator[Any]:
         each = each._next
 
 
-def in_batch(stream: Any) -> list[Any] | None:
-    """The events of the batch that `take` and the like gather from a stream; None if there is none."""
+def in_batch(stream: Any, *, by_hand: bool = True) -> list[Any] | None:
+    """The events of the batch that `take` and the like gather from a stream; None if there is none.
+
+    `by_hand` = also of `noack_take`, which keeps no events that it has given to its agent.
+    """
     for processor in stream._processors:
-        if getattr(processor, "__name__", "") == "add_to_buffer":
+        if getattr(processor, "__name__", "") == "add_to_buffer" and (by_hand or "noack" not in processor.__qualname__):
             known = dict(zip(processor.__code__.co_freevars, processor.__closure__ or (), strict=True))
             return list(known["event_add"].cell_contents.__self__) if "event_add" in known else []
     return None
@@ -50,13 +62,18 @@ class Renewal:
         """By the first stream of a failed actor: queues, and events that go back there."""
         self._ending: dict[Any, list[Any]] = {}
         """By the same: the tasks that send on or gather."""
+        self._thrown: BaseException = RuntimeError("the agent's stream has ended by itself")
+        """What has ended the gathering of a batch last."""
+        self._execute = agent._execute_actor
         agent.stream, agent._replace_actor = self._make_again, self._replace_failed
+        agent._execute_actor = self._execute_to_its_end
 
     def stop(self, stream: Any, reason: BaseException | None) -> None:
         """Stop what sends events on to the agent or gathers them, before anything else can run."""
         streams = list(chain(stream))
         batch = in_batch(streams[-1])
-        if batch is None and all(first.channel is second.channel for first, second in pairwise(streams)):
+        alone = all(first.channel is second.channel for first, second in pairwise(streams))
+        if batch is None and alone and not _has_ended(streams):
             return
         back = self._begun[streams[0]] = []
         ending = self._ending[streams[0]] = []
@@ -78,7 +95,33 @@ class Renewal:
     def _make_again(self, *arguments: Any, **options: Any) -> Any:
         made = self._make(*arguments, **options)
         _use_channels(made, tuple(self._before))
-        return made
+        return self._gather_to_its_end(made)
+
+    def _gather_to_its_end(self, stream: Any) -> Any:
+        """Keep an error that ends what gathers a batch: Faust gives it to whatever reads the same queue next."""
+        enable, clone = stream._enable_passive, stream.clone
+
+        def enable_passive(channel: Any, **options: Any) -> None:
+            gathers = channel.queue is stream.channel.queue
+            enable(SimpleNamespace(throw=self._ended_by) if gathers else channel, **options)
+
+        stream._enable_passive = enable_passive
+        stream.clone = lambda **changed: self._gather_to_its_end(clone(**changed))
+        return stream
+
+    async def _ended_by(self, error: BaseException) -> None:
+        self._thrown = error
+
+    async def _execute_to_its_end(self, function: Any, actor: Any) -> None:
+        async def fail_with_its_stream() -> None:
+            await function
+            stops = self._agent.should_stop or self._agent.app.should_stop
+            if _has_ended(chain(actor.stream)) and not stops:
+                raise self._thrown
+
+        await self._execute(fail_with_its_stream(), actor)
+        if isinstance(actor.crash_reason, DecodeError):
+            self._agent.loop.call_later(AGAIN_S * self._agent.concurrency, self._agent.supervisor.wakeup)
 
     async def _replace_failed(self, actor: Any, index: int) -> Any:
         streams = list(chain(actor.stream))
@@ -115,6 +158,10 @@ def _use_channels(stream: Any, before: Sequence[Any]) -> None:
 
     stream.group_by, stream.through = group_by, through
     stream.noack = lambda: go_on(kind.noack(stream))
+
+
+def _has_ended(streams: Iterable[Any]) -> bool:
+    return any(stream.should_stop for stream in streams)
 
 
 async def _end(streams: Sequence[Any], tasks: Sequence[Any]) -> None:
