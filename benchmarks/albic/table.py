@@ -29,7 +29,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools before anything is timed)
-from benchmarks.simulation.rounds import (
+from trimtab_models.albic.problem import CollocationProblem
+from trimtab_models.albic.solve import AlbicParams, solve
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.problem import BalanceProblem, Floats, Ints
+from trimtab_models.balance.solve import BalanceParams
+from trimtab_models.instances.snapshot import MigrationBudget
+from trimtab_models.simulation.rounds import (
     EXACT,
     THOROUGH,
     Perception,
@@ -39,13 +45,7 @@ from benchmarks.simulation.rounds import (
     policy_named,
     simulate,
 )
-from benchmarks.simulation.workloads import DriftingJob, generated_job, real_job_1, real_job_2, real_job_3
-from trimtab_models.albic.problem import CollocationProblem
-from trimtab_models.albic.solve import AlbicParams, solve
-from trimtab_models.balance.improve import Effort
-from trimtab_models.balance.problem import BalanceProblem, Floats, Ints
-from trimtab_models.balance.solve import BalanceParams
-from trimtab_models.instances.snapshot import MigrationBudget
+from trimtab_models.simulation.workloads import DriftingJob, generated_job, real_job_1, real_job_2, real_job_3
 from trimtab_models.solving import Infeasible, StopRule
 
 ALBIC = policy_named("albic", THOROUGH)

@@ -23,11 +23,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from benchmarks.simulation.workloads import uneven_cluster
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import BalanceProblem
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import BalanceParams, solve
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Deadline, Never
 
 BINDS, MIDDLE, AMPLE = "binds", "middle", "ample"

@@ -8,14 +8,14 @@ import numpy as np
 
 from benchmarks.albic.table import MERGE_SHARE, two_choices
 from benchmarks.papers.row import Missing, Row
-from benchmarks.simulation.rounds import Policy, Run, SimulatedRound, policy_named, simulate, summarise
-from benchmarks.simulation.workloads import Size, generated, uneven_cluster
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import BalanceProblem, Ints
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import solve, solve_flux
 from trimtab_models.instances.snapshot import MigrationBudget
+from trimtab_models.simulation.rounds import Policy, Run, SimulatedRound, policy_named, simulate, summarise
+from trimtab_models.simulation.workloads import Size, generated, uneven_cluster
 from trimtab_models.solving import Deadline, Infeasible, Never, StopRule
 
 CLUSTERS = (("Fig. 2", 20, 400), ("Fig. 3", 40, 800), ("Fig. 4", 60, 1_200))

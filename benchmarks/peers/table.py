@@ -26,12 +26,12 @@ import pymetis
 from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
 from benchmarks.peers import meta_rebalancer
-from benchmarks.simulation.workloads import uneven_cluster
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import BalanceProblem
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import BalanceParams, solve, solve_flux
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Deadline, Never
 
 CHANGE_PERCENT = 50

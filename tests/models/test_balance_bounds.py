@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulation.workloads import uneven_cluster
 from tests.models.test_balance_properties import optimum
 from trimtab_models.balance.bound import (
     CostConditions,
@@ -27,6 +26,7 @@ from trimtab_models.balance.losses import Pieces, by_node, is_affordable
 from trimtab_models.balance.problem import BalanceProblem
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import solve
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=40)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulation.workloads import uneven_cluster
 from trimtab_models.balance.bound import Conditions
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.covers import Covers, levelled, plans_by_price
@@ -19,6 +18,7 @@ from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import BalanceParams, solve
 from trimtab_models.balance.tabu import Band, Search, SearchState
 from trimtab_models.balance.trades import SortedKeyGroups, Trader
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Never
 
 AT_ONCE = BalanceParams(effort=Effort(steps=0), polish=Effort(steps=0))

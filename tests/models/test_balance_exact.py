@@ -8,7 +8,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from benchmarks.simulation.workloads import uneven_cluster
 from trimtab_models.balance.bound import CountConditions, lower_bound
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.exact import SPARE, booleans, certify, core_by_bytes, core_of, solve_core
@@ -16,6 +15,7 @@ from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import BalanceProblem
 from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult
 from trimtab_models.balance.solve import BalanceParams, solve
+from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Deadline, Never, PlanStatus
 
 SHORT = BalanceParams(effort=Effort(steps=600), polish=Effort(steps=50))

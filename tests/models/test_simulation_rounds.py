@@ -6,18 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.simulation.rounds import (
-    POLICIES,
-    ChangeKind,
-    NodeChange,
-    Perception,
-    Run,
-    churn,
-    policy_named,
-    simulate,
-    summarise,
-)
-from benchmarks.simulation.workloads import WORKLOADS, InvalidSize, Size, generated, recorded, uneven_cluster
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.albic.scores import scored_pairs
 from trimtab_models.balance.construct import place_unplaced
@@ -36,6 +24,18 @@ from trimtab_models.instances.snapshot import (
     encode_snapshot,
     parse_snapshot,
 )
+from trimtab_models.simulation.rounds import (
+    POLICIES,
+    ChangeKind,
+    NodeChange,
+    Perception,
+    Run,
+    churn,
+    policy_named,
+    simulate,
+    summarise,
+)
+from trimtab_models.simulation.workloads import WORKLOADS, InvalidSize, Size, generated, recorded, uneven_cluster
 from trimtab_models.solving import Infeasible, Never
 
 SMALL = Size(nodes=4, key_groups=36)

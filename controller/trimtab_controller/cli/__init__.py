@@ -29,6 +29,7 @@ COMMANDS = {
     ),
     "controller": (PARSERS, "run the controller"),
     "solve": (PARSERS, "solve one instance file"),
+    "simulate": (PARSERS, "play policies on a generated or recorded workload"),
     "keys": (PARSERS, "create, show and rotate the key that signs commands"),
     "acl": ("trimtab_controller.cli.acl", "print the least-privilege ACLs for each kind of client"),
     "jars": ("trimtab_controller.cli.jars", "download the jars that Spark and the sandbox's broker need (54 MB)"),

@@ -123,9 +123,9 @@ def render() -> str:
         "# Instance and plan files",
         "`trimtab solve METHOD FILE` reads an instance and writes a plan; both are JSON. An unknown key, a missing one "
         "and a wrong value are refused with one line that names the JSON path, what was found and what was expected. "
-        "Ids are strings, each used once in its list. `trimtab snapshot` writes the running cluster as an instance. "
-        "What each method does is in [methods](methods.md). Of the formats whose keys are not shown here the classes "
-        "of the reader explain them.",
+        "Ids are strings, each used once in its list. `trimtab snapshot` writes the running cluster as an instance; "
+        "`trimtab simulate --recorded` plays such files. What each method does is in [methods](methods.md). Of the "
+        "formats whose keys are not shown here the classes of the reader explain them.",
     ]
     for each in FORMATS:
         parts += _format(each)

@@ -1,16 +1,20 @@
-"""docs/reference/methods.md: what `trimtab solve` and the controller can be asked for."""
+"""docs/reference/methods.md: what `trimtab solve` and `trimtab simulate` can be asked for."""
+
+from functools import partial
 
 from trimtab_controller.solver.answer import Method as ControllerMethod
+from trimtab_models.simulation.rounds import POLICIES
 from trimtab_models.solving import FAMILIES, method_named
 from trimtab_reference.files import FORMATS
 from trimtab_reference.markdown import code, codes, table
+from trimtab_reference.source import Undocumented, texts_of
 
 
 def render() -> str:
     """The page."""
     return "\n\n".join(
         (
-            "# Methods",
+            "# Methods and policies",
             "The same instance, seed and method give the same plan. With a time limit a method answers with its best "
             "plan when the time is over.",
             "## Methods of trimtab solve",
@@ -18,6 +22,11 @@ def render() -> str:
             table(("method", "what it does", "instance"), map(_method, FAMILIES)),
             "## Methods of the controller",
             f"`[balance] method` in controller.toml is one of {codes(ControllerMethod)}.",
+            "## Policies of trimtab simulate",
+            f"{codes(name for name in POLICIES if name in FAMILIES)} are the methods above. In addition:",
+            table(
+                ("policy", "what it does"), ((code(name), _policy(name)) for name in POLICIES if name not in FAMILIES)
+            ),
         )
     )
 
@@ -25,3 +34,15 @@ def render() -> str:
 def _method(name: str) -> tuple[str, str, str]:
     format_ = next(each for each in FORMATS if name in each.methods)
     return code(name), method_named(name).text, f"[{format_.title}](files.md#{format_.anchor})"
+
+
+def _policy(name: str) -> str:
+    policy = POLICIES[name]
+    if isinstance(policy, partial):  # of a strategy
+        (strategy,) = policy.args
+        text = texts_of(type(strategy)).get(strategy.name)
+    else:
+        text = policy.__doc__
+    if not text:
+        raise Undocumented(f"trimtab_models.simulation.rounds: the policy {name} has no text")
+    return text

@@ -43,6 +43,7 @@ CALLS = [
     "doctor --config controller.toml",
     "controller run --config controller.toml",
     "solve milp instance.json",
+    "simulate milp",
     "keys init --config controller.toml",
     "completion bash",
     "sandbox up",

@@ -5,8 +5,12 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from benchmarks.simulation.rounds import EXACT, Perception, policy_named, simulate
-from benchmarks.simulation.workloads import (
+from trimtab_models.albic.solve import AlbicParams, Strategy, solve
+from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.solve import BalanceParams
+from trimtab_models.instances.snapshot import MigrationBudget
+from trimtab_models.simulation.rounds import EXACT, Perception, policy_named, simulate
+from trimtab_models.simulation.workloads import (
     DriftingJob,
     JobEdge,
     generated_job,
@@ -16,10 +20,6 @@ from benchmarks.simulation.workloads import (
     real_job_2,
     real_job_3,
 )
-from trimtab_models.albic.solve import AlbicParams, Strategy, solve
-from trimtab_models.balance.improve import Effort
-from trimtab_models.balance.solve import BalanceParams
-from trimtab_models.instances.snapshot import MigrationBudget
 
 SHORT = BalanceParams(effort=Effort(steps=100, patience=100), polish=Effort(steps=0))
 

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulation.rounds import policy_named, simulate
-from benchmarks.simulation.workloads import recorded
 from tests.models.test_balance_properties import broken_rules, load_distance
 from trimtab_controller.cli import main
 from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, problem_of, repaid_charge
@@ -28,6 +26,8 @@ from trimtab_models.instances.snapshot import (
     SnapshotOptions,
     TupleFlow,
 )
+from trimtab_models.simulation.rounds import policy_named, simulate
+from trimtab_models.simulation.workloads import recorded
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 from trimtab_models.spared import Spared
 

@@ -24,10 +24,10 @@ from itertools import islice, repeat
 
 import numpy as np
 
-from benchmarks.simulation.rounds import Moment
 from trimtab_models.albic.problem import CollocationProblem, problem_of
 from trimtab_models.balance.problem import BalanceProblem, Bools, Floats, Ints
 from trimtab_models.instances.snapshot import BalanceInstance, MigrationBudget
+from trimtab_models.simulation.rounds import Moment
 
 NODE_LOAD = 50.0  # percent, mean of the nodes at the start
 SPREAD = 0.2  # of key-group loads around equal ones
