@@ -11,7 +11,6 @@ import pytest
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from tests.narrow import of_type
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.policies.explain import SingleMoves
 from trimtab_controller.decider.policies.instance import instance_of, question_of
 from trimtab_controller.decider.values.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.values.reasons import ConcernKind
@@ -192,17 +191,6 @@ def test_why_names_the_rule_that_keeps_a_key_group_off_a_worker() -> None:
     forbidden = {each.worker: each.forbidden for each in found.targets if not each.owner}
     assert forbidden.pop(WORKERS[3]) == "rule not-w3: old kernel"
     assert set(forbidden.values()) == {None}
-
-
-def test_one_more_move_keeps_the_rules() -> None:
-    of = job(NOT_W3, Rule(name="frozen", kind=RuleKind.FREEZE, reason="r", key_groups=((0, 11),)))
-    of.owners = dict.fromkeys(of.owners, WORKERS[0])
-    decider = of.decider()
-    view = observed(of, decider)
-    best = SingleMoves(view).best()
-    assert best is not None
-    assert best.row >= 12
-    assert view.workers[best.target].id != WORKERS[3]
 
 
 def observed(of: HostedJob, decider: Decider) -> PlannableView:

@@ -103,12 +103,6 @@ def test_the_balance_model_answers_in_places() -> None:
     assert answer(question(draining=(True, True))) == NoAnswer(reason="all nodes are draining")
 
 
-def test_the_greedy_answer_empties_a_worker_that_is_drained_too() -> None:
-    """Both workers carry the same: the load distance alone asks for no move."""
-    found = of_type(Answer, answer_greedily(question(owners=(0, 1) * 3, draining=(False, True))))
-    assert found.moves == ((1, 0), (3, 0), (5, 0))
-
-
 @pytest.mark.parametrize(("disk", "moved"), [(10_000.0, 2), (2_000.0, 0)])
 def test_albic_exchanges_no_key_groups_where_a_disk_has_no_room_for_arrivals(disk: float, moved: int) -> None:
     """Key groups 0 and 1 are on the first worker, each of them talks to one on the second: an exchange joins them."""
