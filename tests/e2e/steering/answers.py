@@ -3,6 +3,7 @@
 import asyncio
 import bisect
 import contextlib
+import itertools
 import json
 import math
 import sys
@@ -62,7 +63,7 @@ class AnswersCluster(Cluster):
     async def __aenter__(self) -> "AnswersCluster":
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "leaders").touch()
-        self.broker.create_topics([Topic(name="questions", partitions=PARTITIONS)])
+        self.broker.create_topics([Topic(name=name, partitions=PARTITIONS) for name in ("questions", "plain")])
         self.workers = [rig.worker(number) for number in range(self.setup.workers)]
         await super().__aenter__()
         return self
@@ -142,6 +143,19 @@ class AnswersCluster(Cluster):
 
     def url(self, worker: WorkerId) -> str:
         return f"http://127.0.0.1:{self.ports[worker]}"
+
+    async def feed_plain(self, count: int) -> None:
+        """So many ones for each of ten keys, written as they are."""
+        for number in range(10 * count):
+            await self._placements.send_and_wait("plain", b"1", key=str(number % 10).encode())
+
+    async def plain_answers(self, kind: str, keys: Collection[str]) -> set[tuple[int, float | None]]:
+        """Status and value of all answers that all workers give for these keys of a table with defaults."""
+        self.replies[kind].clear()
+        async with aiohttp.ClientSession() as session:
+            for name, key in itertools.product(self.workers, keys):
+                await self._ask(session, kind, name, key)
+        return {(reply.status, reply.value) for reply in self.replies[kind]}
 
     async def get(self, worker: WorkerId, path: str) -> Any:
         """What a web view of Faust says."""

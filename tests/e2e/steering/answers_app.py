@@ -38,6 +38,9 @@ numbers = app.topic("numbers", **given)
 questions = app.topic("questions", **given)
 small = {"write_buffer_size": 4 << 20, "block_cache_size": 8 << 20}
 totals = app.Table("totals", default=int, key_type=str, value_type=int, options=small)
+plain = app.topic("plain")  # these have Faust's defaults: raw keys of events, and those of tables in JSON
+by_text, by_number, by_bytes = (app.Table(f"by_{kind}", default=float) for kind in ("text", "number", "bytes"))
+by_value = app.Table("by_value", default=float)
 install(app)
 
 
@@ -62,6 +65,39 @@ async def ask_on(stream: Any) -> None:
 @app.table_route(table=totals, match_info="key")
 async def total(web: Any, request: Any, key: str) -> Any:
     return web.json({"value": totals[key], "worker": WORKER})
+
+
+@app.agent(plain)
+async def add_plain(stream: Any) -> None:
+    async for key, value in stream.items():
+        by_text[key.decode()] += value
+        by_number[int(key)] += value
+        by_bytes[key] += value
+        by_value[str(value)] += value
+
+
+@app.page("/text/{key}/")
+@app.table_route(table=by_text, match_info="key")
+async def text(web: Any, request: Any, key: str) -> Any:
+    return web.json({"value": by_text[key]})
+
+
+@app.page("/number/{key}/")
+@app.table_route(table=by_number, match_info="key")
+async def number(web: Any, request: Any, key: str) -> Any:
+    return web.json({"value": by_number[int(key)]})
+
+
+@app.page("/bytes/{key}/")
+@app.table_route(table=by_bytes, match_info="key")
+async def bytes_(web: Any, request: Any, key: str) -> Any:
+    return web.json({"value": by_bytes[key.encode()]})
+
+
+@app.page("/value/{key}/")
+@app.table_route(table=by_value, match_info="key")
+async def value(web: Any, request: Any, key: str) -> Any:
+    return web.json({"value": by_value[key]})
 
 
 @app.page("/ask/{key}/")

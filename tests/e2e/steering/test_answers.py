@@ -54,6 +54,31 @@ def test_all_workers_answer_with_the_owners_value_after_each_move(tmp_path: Path
     asyncio.run(play())
 
 
+def test_keys_that_events_and_tables_write_differently_are_asked_at_their_owners(tmp_path: Path) -> None:
+    """All has Faust's defaults.  What no key of an event places is no worker's, and the answer says so."""
+
+    keys = [str(number) for number in range(10)]
+
+    async def play() -> None:
+        async with asked(tmp_path) as cluster:
+            for count in (5, 10):
+                await cluster.feed_plain(5)
+                answers = {}
+                for kind in ("text", "number", "bytes"):
+                    for _ in range(20):
+                        answers[kind] = await cluster.plain_answers(kind, keys)
+                        if answers[kind] == {(200, count)}:
+                            break
+                        await asyncio.sleep(0.5)
+                print(answers)
+                assert answers == {kind: {(200, count)} for kind in answers}
+                assert await cluster.plain_answers("value", ["1"]) == {(503, None)}
+                await cluster.move(0)
+                await cluster.move(1)
+
+    asyncio.run(play())
+
+
 @pytest.mark.scenario
 @pytest.mark.parametrize("standbys", [0, 1])
 def test_twenty_moves_leave_no_answer_wrong(standbys: int, tmp_path: Path) -> None:

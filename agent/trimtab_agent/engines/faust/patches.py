@@ -42,8 +42,9 @@ worker that is given their partition. | The partition stands; all others go on. 
 | `impossible-record-refused` | A changelog record that is larger than a request, or not bytes, ends the producer and \
 the worker. | An error of the app's event, before anything is written. | `transport/producer.py` |
 | `chained-agent-goes-on` | An agent that fails behind `group_by` or `through` takes no event any more, and each \
-rebalance waits for those that it has. With `take` it loses one, or gets those of its first topic. | It goes on \
-behind them. | \
+rebalance waits for those that it has. With `take` it loses one, or gets those of its first topic; a record that \
+cannot be decoded, or a processor that fails, ends it without a word. If two of its actors fail at once, the worker \
+ends. | It goes on behind them. | \
 `transport/chained.py` |
 | `key-none-kept` | A table's key None is written to the disk, and to the changelog as a record without a key. The \
 broker refuses that, and all records of other keys in the same batch. | It has the key that it has on the disk. | \
@@ -69,9 +70,10 @@ messages are never acknowledged, and a rebalance waits for them without end. | I
 | `asking-not-waited-for` | A rebalance waits for an agent that asks another one. During a rebalance no question is \
 read and no answer: it waits without end. | It goes on, and the event is read again after it. | \
 `transport/consumer.py` |
-| `failed-event-done` | An agent that acknowledges by hand (`noack`) and fails never acknowledges its event. Commits \
-skip it, but each later rebalance waits for it without end. | It counts as done, like that of any agent that fails, \
-once no other agent has it. | \
+| `failed-event-done` | An agent that acknowledges by hand (`noack`) and fails never acknowledges its event, nor does \
+one whose stream fails before it (`stream.filter`). Commits skip it, but each later rebalance waits for it without \
+end. A schema of the app's own that raises another error than Faust's ends worker after worker. | The event counts as \
+done, like that of any agent that fails, once no other agent has it. | \
 `transport/consumer.py` |
 | `standby-records-kept` | The queue of changelog records is emptied once more when the sources open. By then it has \
 records of standbys in it, and those after them are applied: the standby lacks some changes, and whoever restores from \
@@ -96,6 +98,10 @@ out, and buffered outputs are given up after 20 s. A changelog is made again. | 
 | `leader-not-awaited` | A rebalance waits for records whose partition has no leader. Longer than \
 `broker_rebalance_timeout`, and all workers are out of the group. | It drops them after a quarter of that, and does \
 their events again. | `transport/producer.py`, `transport/consumer.py` |
+| `silent-leader-not-awaited` | A rebalance waits for records whose leader one worker does not reach, until the group \
+puts that worker out. It joins again at once, and what it had sent may arrive late, over what others write. | After a \
+quarter of `broker_rebalance_timeout` it resets its connections and leaves the group, and joins again when the leader \
+answers. | `transport/consumer.py`, `transport/producer.py`, `transport/client.py` |
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
@@ -155,6 +161,7 @@ class Patch(StrEnum):
     RIGHTS = "rights-awaited"
     DELETED = "deleted-topic-not-awaited"
     LEADER = "leader-not-awaited"
+    SILENT_LEADER = "silent-leader-not-awaited"
     TOPICS_KNOWN = "topics-known-before-assignment"
     ENDS_AT_POSITION = "recovery-ends-at-position"
     AS_STORED = "restored-as-stored"

@@ -74,8 +74,11 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     # ---- routes
 
     def key_store(self, topic: str, key: bytes) -> URL:
-        """The address of the worker that owns the key of a changelog.  Raises KeyError if nobody can answer now."""
-        return self.routes.address(self.app.producer.key_partition(topic, key), self._tps_url)
+        """The address of the worker that owns the key of a changelog.
+
+        Raises KeyError if nobody can answer now, and ServiceUnavailable if nobody knows who can.
+        """
+        return self.routes.address(self.routes.place(topic, key, self._tps_url), self._tps_url)
 
     def external_key_store(self, topic: str, key: bytes) -> URL:
         """The address of the worker that reads the key of a topic.  Raises KeyError if nobody can answer now."""

@@ -8,16 +8,22 @@ worker that does not own it any more, the router answers 503.
 Used on the event loop only.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from faust.stores.rocksdb import Store
 from faust.types import TP
+from faust.web.exceptions import ServiceUnavailable
 from yarl import URL
 
+from trimtab_agent.engines.faust.safety.placed_keys import MAX_OTHERS, placing, text_of
 from trimtab_protocol.messages.names import WorkerId
 
 Distribution = Mapping[str, Mapping[str, Iterable[int]]]
 """Faust's form: address -> topic -> partitions."""
+ROWS = 50
+"""How many rows of a partition show how the keys of its table are placed."""
 
 
 class Routes:
@@ -32,6 +38,44 @@ class Routes:
         self._restored_in = 0
         self._moved: dict[TP, tuple[int, str | None]] = {}
         """Generation, and address of the owner by a hand-over; None = its source has given the partition away."""
+
+    def place(self, topic: str, key: bytes, told: Mapping[TP, str]) -> TP:
+        """The partition of a changelog in which the events of this key of the table write it.
+
+        Of a table of which this worker has no partition, any: its owner knows.  Raises ServiceUnavailable where the
+        answer might be another worker's.
+        """
+        partition: Callable[[str, bytes], TP] = self._app.producer.key_partition
+        table = self._app.tables._changelogs.get(topic)
+        tps = [tp for tp in told if tp.topic == topic]
+        steered = isinstance(getattr(table, "data", None), Store) and not (table.is_global or table.use_partitioner)
+        if not steered or len(tps) < 2:
+            return partition(topic, key)
+        placed, text = self._app.transport.guard.placed[topic], text_of(key)
+        if placed.newest is not None and not placed.elsewhere:
+            sent, found = placed.newest
+            placed.elsewhere = partition(topic, sent).partition != found
+        if placed.elsewhere:
+            raise ServiceUnavailable(
+                f"table {table.name}: its events are placed by another partitioner than this app's"
+            )
+        if text in placed.others or len(placed.others) > MAX_OTHERS:
+            raise ServiceUnavailable(f"table {table.name}: events of other keys write this one, on several workers")
+        if placed.quoted is None:
+            rows = list(self._rows(table, tps))
+            placed.read(rows, len(tps), lambda sent: partition(topic, sent).partition)
+        if placed.quoted is not None:
+            return partition(topic, placing(text, quoted=placed.quoted))
+        if not any(map(self._is_active, tps)):
+            return min(tps)
+        raise ServiceUnavailable(f"table {table.name}: no event has shown yet which worker has a key")
+
+    def _rows(self, table: Any, tps: Iterable[TP]) -> Iterator[tuple[bytes, int]]:
+        databases, windowed = table.data._dbs, table.window is not None
+        for tp in self._restored.intersection(tps):
+            if (database := databases.get(tp.partition)) is not None:
+                for key in itertools.islice(table.data._visible_keys(database), ROWS):
+                    yield text_of(key, windowed=windowed), tp.partition
 
     def address(self, tp: TP, told: Mapping[TP, str]) -> URL:
         """The owner's address; `told` = by the last rebalance.  Raises KeyError if nobody can answer now."""

@@ -36,6 +36,7 @@ The group sees a worker that was killed.  Other workers process its last events 
 
 import asyncio
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from typing import Any
 
@@ -46,6 +47,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.damaged import DAMAGED, UNREADABLE, found_by, mark, replace_damaged
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, break_off
+from trimtab_agent.engines.faust.safety.placed_keys import PlacedKeys
 from trimtab_agent.engines.faust.safety.refused import RefusedRecords, refusal
 from trimtab_agent.engines.faust.safety.troubles import Repeated, Tell, Trouble
 
@@ -71,6 +73,8 @@ class StoreGuard:
         self._on_breach = on_breach
         self._tables: dict[Any, Any] = {}
         """By changelog topic."""
+        self.placed: defaultdict[str, PlacedKeys] = defaultdict(PlacedKeys)
+        """By changelog topic, what the writes show to the router."""
         self.refused = RefusedRecords(app, fence, tell)
         self.late_writes = Repeated(Trouble.LATE_WRITE, tell)
         self._lost_outputs = Repeated(Trouble.OUTPUTS_LOST, tell)
@@ -155,6 +159,9 @@ class StoreGuard:
                 self._refuse_foreign(table, message, tp, record.key)
         if record.key is None:
             record = future.message = record._replace(key=table.data._encode_key(None))
+        if message is not None and message.tp.topic is not None:
+            placed = self.placed[tp.topic]
+            placed.written(record.key, message.key, message.partition, windowed=table.window is not None)
         if self.refused.waiting:
             self.refused.written(tp, record.key)
         return True

@@ -8,16 +8,27 @@ partitions.  `take` itself has taken one more event into the batch that failed, 
 
 Here the agent gets new streams on the old channels, with all that waits in their queues, and with the events that were
 on their way to it.
+
+Where `take` gathers, a record that cannot be decoded, or a processor that fails (`stream.filter`), ends the stream and
+with it the agent, without an exception or a word: it takes no event any more.  Here it fails with that error.
+
+Where two actors of an agent (`concurrency`) fail at once, as when a service is down, Faust ends the worker.  Here they
+start again.
 """
 
 import asyncio
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from faust.exceptions import DecodeError
+
 END_LIMIT_S = 5.0
 """How long the streams of an agent that has failed may take to end."""
+AGAIN_S = 0.05
+"""How soon an agent starts again after a record that cannot be decoded.  Where another one follows, Faust takes 5 s for
+each.  It takes so long for other errors too; during an outage that leaves fewer events out."""
 
 
 def chain(stream: Any) -> Iterator[Any]:
@@ -28,13 +39,21 @@ def chain(stream: Any) -> Iterator[Any]:
         each = each._next
 
 
-def in_batch(stream: Any) -> list[Any] | None:
-    """The events of the batch that `take` and the like gather from a stream; None if there is none."""
+def in_batch(stream: Any, *, by_hand: bool = True) -> list[Any] | None:
+    """The events of the batch that `take` and the like gather from a stream; None if there is none.
+
+    `by_hand` = also of `noack_take`, which keeps no events that it has given to its agent.
+    """
     for processor in stream._processors:
-        if getattr(processor, "__name__", "") == "add_to_buffer":
-            known = dict(zip(processor.__code__.co_freevars, processor.__closure__ or (), strict=True))
-            return list(known["event_add"].cell_contents.__self__) if "event_add" in known else []
+        if getattr(processor, "__name__", "") == "add_to_buffer" and (by_hand or "noack" not in processor.__qualname__):
+            known = _variables(processor)
+            return list(known["event_add"].__self__) if "event_add" in known else []
     return None
+
+
+def _variables(function: Any) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: cell.cell_contents for name, cell in cells}
 
 
 class Renewal:
@@ -50,13 +69,19 @@ class Renewal:
         """By the first stream of a failed actor: queues, and events that go back there."""
         self._ending: dict[Any, list[Any]] = {}
         """By the same: the tasks that send on or gather."""
+        self._thrown: BaseException = RuntimeError("the agent's stream has ended by itself")
+        """What has ended the gathering of a batch last."""
+        self._execute, self._supervise = agent._execute_actor, agent._new_supervisor
+        agent._new_supervisor = self._new_patient_supervisor
         agent.stream, agent._replace_actor = self._make_again, self._replace_failed
+        agent._execute_actor = self._execute_to_its_end
 
     def stop(self, stream: Any, reason: BaseException | None) -> None:
         """Stop what sends events on to the agent or gathers them, before anything else can run."""
         streams = list(chain(stream))
         batch = in_batch(streams[-1])
-        if batch is None and all(first.channel is second.channel for first, second in pairwise(streams)):
+        alone = all(first.channel is second.channel for first, second in pairwise(streams))
+        if batch is None and alone and not _has_ended(streams):
             return
         back = self._begun[streams[0]] = []
         ending = self._ending[streams[0]] = []
@@ -78,7 +103,58 @@ class Renewal:
     def _make_again(self, *arguments: Any, **options: Any) -> Any:
         made = self._make(*arguments, **options)
         _use_channels(made, tuple(self._before))
+        return self._gather_to_its_end(made)
+
+    def _gather_to_its_end(self, stream: Any) -> Any:
+        """Keep an error that ends what gathers a batch: Faust gives it to whatever reads the same queue next."""
+        enable, clone = stream._enable_passive, stream.clone
+
+        def enable_passive(channel: Any, **options: Any) -> None:
+            if channel.queue is stream.channel.queue and not stream._passive:
+                stream._passive = True
+                stream.add_future(self._gather(stream))
+            else:
+                enable(channel, **options)
+
+        stream._enable_passive = enable_passive
+        stream.clone = lambda **changed: self._gather_to_its_end(clone(**changed))
+        return stream
+
+    async def _gather(self, stream: Any) -> None:
+        """Gather a batch, as Faust does; after an error end the stream once the agent has done the batch that it has.
+
+        Faust ends it at once, and acknowledges what the agent is working on.
+        """
+        stream._passive_started.set()
+        try:
+            await stream.maybe_start()  # else its iterator would stop it
+            async for _ in stream:
+                pass
+        except Exception as error:
+            self._thrown = error
+            for processor in stream._processors:
+                if (given := _variables(processor).get("buffer_consuming")) is not None:
+                    await asyncio.wait([given])
+            await stream.stop()
+        finally:
+            stream._passive = False
+
+    def _new_patient_supervisor(self) -> Any:
+        """One that waits before it starts too many actors again; Faust's ends the worker if it starts two in 10 ms."""
+        made = self._supervise()
+        made._bucket.raises = None
         return made
+
+    async def _execute_to_its_end(self, function: Any, actor: Any) -> None:
+        async def fail_with_its_stream() -> None:
+            await function
+            stops = self._agent.should_stop or self._agent.app.should_stop
+            if _has_ended(chain(actor.stream)) and not stops:
+                raise self._thrown
+
+        await self._execute(fail_with_its_stream(), actor)
+        if isinstance(actor.crash_reason, DecodeError):
+            self._agent.loop.call_later(AGAIN_S * self._agent.concurrency, self._agent.supervisor.wakeup)
 
     async def _replace_failed(self, actor: Any, index: int) -> Any:
         streams = list(chain(actor.stream))
@@ -115,6 +191,10 @@ def _use_channels(stream: Any, before: Sequence[Any]) -> None:
 
     stream.group_by, stream.through = group_by, through
     stream.noack = lambda: go_on(kind.noack(stream))
+
+
+def _has_ended(streams: Iterable[Any]) -> bool:
+    return any(stream.should_stop for stream in streams)
 
 
 async def _end(streams: Sequence[Any], tasks: Sequence[Any]) -> None:

@@ -1,14 +1,18 @@
 """Whom Faust's router asks for a key: real apps, joined by hand, and the hand-over records that they read."""
 
 import asyncio
+from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.stores.rocksdb import Store
 from faust.types import TP
+from faust.web.exceptions import ServiceUnavailable
 
 from tests.agent.engines.faust.group.test_assignor import FIRST, Worker, placement, rejoin
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.placed_keys import MAX_OTHERS, PlacedKeys
 from trimtab_agent.engines.faust.steering import handover_receiver
 from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
 from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
@@ -32,7 +36,10 @@ class Asked(Worker):
             known=lambda key_groups: all(each.operator == FIRST for each in key_groups),
             moved=lambda key_groups, *how: self.routes.moved(GROUP if key_groups else (), *how),
         )
-        self.assignor.app.producer = SimpleNamespace(key_partition=lambda topic, key: TP(topic, int(key)))
+        app = self.assignor.app
+        app.producer = SimpleNamespace(key_partition=lambda topic, key: TP(topic, key[-1] % 6))
+        app.transport = SimpleNamespace(guard=SimpleNamespace(placed=defaultdict(PlacedKeys)))
+        self.placed = app.transport.guard.placed[MOVED.topic]
         parts: Any = SimpleNamespace(
             shared=self.shared, handover=self.handover, ownership=ownership, pending=PendingHandovers()
         )
@@ -47,11 +54,20 @@ class Asked(Worker):
     def asks(self, tp: TP = MOVED) -> str | None:
         """Which address is asked; None: 503."""
         try:
-            key = str(tp.partition).encode()
-            ask = self.assignor.external_key_store if tp == SOURCE else self.assignor.key_store
-            return str(ask(tp.topic, key))
+            return str(
+                self.assignor.external_key_store(tp.topic, bytes([tp.partition]))
+                if tp == SOURCE
+                else self.assignor.routes.address(tp, self.assignor._tps_url)
+            )
         except KeyError:
             return None
+
+    def asks_for(self, key: bytes) -> str:
+        """Which address is asked for a key of the first table, or why none is."""
+        try:
+            return str(self.assignor.key_store(MOVED.topic, key))
+        except ServiceUnavailable as told:
+            return told.detail
 
     def reads(self, **changed: Any) -> None:
         fields: dict[str, Any] = {
@@ -164,3 +180,103 @@ def test_a_worker_that_stood_still_beyond_its_session_answers_for_nothing(worker
     fence.heard(0.0)  # when the machine started
 
     assert (workers[0].asks(), workers[1].asks()) == (None, URLS[0])
+
+
+# ---- which bytes place a table's key
+
+SPREAD = placement(1, [("w0",), ("w2",)] * 3, [("w1",)] * 6)
+
+
+@pytest.fixture
+def spread() -> list[Asked]:
+    """Three workers; w0 owns the even partitions of the first operator, w2 the odd ones."""
+    found = [Asked(number) for number in range(3)]
+    found[0].shared.offer(SPREAD)
+    rejoin({f"m{number}": worker for number, worker in enumerate(found)}, leader="m0")
+    for worker in found:
+        worker.joined(3)
+        store = Store.__new__(Store)  # opens no database
+        store._dbs = {}
+        worker.assignor.app.tables["counts"]._data = store
+    return found
+
+
+def where(key: bytes) -> str:
+    """The owner of the partition to which an event with this key is sent."""
+    return URLS[(0, 2)[key[-1] % 6 % 2]]
+
+
+@pytest.mark.parametrize(
+    ("event", "table", "asked"),
+    [
+        (b"de", b'"de"', b'"de"'),
+        (b"7", b"7", b'"7"'),
+        (b"7", b"7", b"7"),
+        (b"de", b"de", b'"de"'),
+        (b'"de"', b'"de"', b'"de"'),
+        (b'"de"', b"de", b"de"),
+        (b'"d\\u00e9"', b'"d\\u00e9"', b'"d\\u00e9"'),
+        (b'{"a":1}', b'{"a":1}', b'{"a":1}'),
+        ("dé".encode(), b'"d\\u00e9"', b'"d\\u00e9"'),
+        (b"\xff\xfe", b"\xff\xfe", b"\xff\xfe"),
+    ],
+)
+def test_a_key_is_asked_where_its_events_are(spread: list[Asked], event: bytes, table: bytes, asked: bytes) -> None:
+    worker = spread[0]
+    worker.placed.written(table, event, event[-1] % 6, windowed=False)
+    assert worker.asks_for(asked) == where(event)
+
+
+def test_a_windowed_key_is_placed_without_its_window(spread: list[Asked]) -> None:
+    spread[0].placed.written(b'["de",[0.0,9.9]]', b"de", b"e"[0] % 6, windowed=True)
+    assert spread[0].asks_for(b'"de"') == where(b"de")
+
+
+def test_nothing_is_guessed_before_an_event_has_shown_it(spread: list[Asked]) -> None:
+    """Who owns nothing of the table asks somebody who does."""
+    assert "no event has shown" in spread[0].asks_for(b'"de"')
+    assert spread[1].asks_for(b'"de"') == URLS[0]
+
+
+@pytest.mark.parametrize("event", [b"42", None, b'"d\xc3\xa9"'])
+def test_a_key_that_events_of_other_keys_write_is_nobodys(spread: list[Asked], event: bytes | None) -> None:
+    worker = spread[0]
+    worker.placed.written(b'"de"', b"de", 101 % 6, windowed=False)
+    worker.placed.written(b'"d\\u00e9"', event, 0, windowed=False)
+    assert "events of other keys" in worker.asks_for(b'"d\\u00e9"')
+    assert worker.asks_for(b'"de"') == where(b"de")
+
+
+def test_of_a_table_with_many_such_keys_nobody_knows_any(spread: list[Asked]) -> None:
+    worker = spread[0]
+    worker.placed.written(b'"de"', b"de", 101 % 6, windowed=False)
+    for number in range(3 * MAX_OTHERS):
+        worker.placed.written(b'"%d"' % number, b"other", 0, windowed=False)
+    assert "events of other keys" in worker.asks_for(b'"de"')
+    assert len(worker.placed.others) == MAX_OTHERS + 1
+
+
+def test_events_that_another_partitioner_has_placed_are_not_found(spread: list[Asked]) -> None:
+    spread[0].placed.written(b'"de"', b"de", 0, windowed=False)
+    assert "another partitioner" in spread[0].asks_for(b'"de"')
+
+
+@pytest.mark.parametrize(
+    ("rows", "asked", "found"),
+    [
+        ([b'"a0"', b'"b2"', b'"c4"'], b'"d0"', b"d0"),
+        ([b'"a0"'], b'"d0"', "no event has shown"),
+        ([b'"a0"', b'"b1"', b'"c4"'], b'"d0"', "no event has shown"),
+    ],
+    ids=["enough of them", "too few", "one that is elsewhere"],
+)
+def test_rows_show_how_keys_are_placed_until_an_event_does(
+    spread: list[Asked], rows: list[bytes], asked: bytes, found: bytes | str
+) -> None:
+    worker = spread[0]
+    databases = {0: [row for row in rows if row[2] % 6 == 0], 2: [row for row in rows if row[2] % 6 == 2]}
+    databases[4] = [row for row in rows if row not in databases[0] and row not in databases[2]]
+    store = worker.assignor.app.tables["counts"].data
+    store._dbs, store._visible_keys = databases, iter
+    told = worker.asks_for(asked)
+    assert told == where(found) if isinstance(found, bytes) else found in told

@@ -310,7 +310,9 @@ class Event:
     """An event of a source, as an agent sees it."""
 
     def __init__(self, tp: TP, offset: int) -> None:
-        self.message = SimpleNamespace(tp=tp, topic=tp.topic, partition=tp.partition, offset=offset, timestamp=1e9)
+        self.message = SimpleNamespace(
+            tp=tp, topic=tp.topic, partition=tp.partition, offset=offset, timestamp=1e9, key=b"k"
+        )
 
 
 def within(event: Event, do: Callable[[], object]) -> None:

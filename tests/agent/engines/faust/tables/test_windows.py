@@ -48,7 +48,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 class Event:
     def __init__(self, partition: int, at: float) -> None:
         tp = TP(SOURCE, partition)
-        self.message = SimpleNamespace(tp=tp, topic=tp.topic, partition=partition, offset=7, timestamp=at)
+        self.message = SimpleNamespace(tp=tp, topic=tp.topic, partition=partition, offset=7, timestamp=at, key=b"k")
         self.value = SimpleNamespace(at=at)
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import faust
 import pytest
 from faust.events import Event
+from faust.exceptions import ValueDecodeError
 from faust.streams import current_event
 from faust.types import TP
 from faust.types.tuples import Message
 
-from trimtab_agent.engines.faust.transport.chained import Renewal
+from trimtab_agent.engines.faust.transport.chained import Renewal, in_batch
 
 FAILS = 2
 LIMIT_S = 20.0
@@ -134,6 +135,16 @@ async def batch_alone_fails(play: Play, stream: Any) -> None:
             play.check(value)
 
 
+async def filter_fails_before_a_batch(play: Play, stream: Any) -> None:
+    async for values in stream.filter(play.check).take(10, within=0.05):
+        play.got += [(value, "in") for value in values]
+
+
+async def key_fails_before_a_batch(play: Play, stream: Any) -> None:
+    async for values in stream.group_by(play.check, name="x", topic=play.behind).take(10, within=0.05):
+        play.got += [(value, "behind") for value in values]
+
+
 async def by_hand(play: Play, stream: Any) -> None:
     async for event in stream.noack().group_by(lambda value: value, name="x", topic=play.behind).events():
         play.note(event.value)
@@ -154,6 +165,8 @@ async def plain(play: Play, stream: Any) -> None:
         (chained_twice, "further", [1, 2, 3, 4, 5], []),
         (batch_fails, "behind", [1, 2, 3, 4, 5], []),
         (batch_alone_fails, "in", [1, 2, 3, 4, 5], []),
+        (filter_fails_before_a_batch, "in", [1, 3, 4, 5], []),
+        (key_fails_before_a_batch, "behind", [1, 3, 4, 5], []),
         (by_hand, "behind", [1, 2, 3, 4, 5], []),
         (plain, "in", [1, 2, 3, 4, 5], []),
     ],
@@ -186,10 +199,33 @@ def test_after_an_exception_it_gets_what_comes_behind(
     asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
 
 
-def test_the_same_after_a_record_that_cannot_be_decoded(play: Play) -> None:
+async def batch(play: Play, stream: Any) -> None:
+    async for values in stream.take(10, within=0.05):
+        play.got += [(value, "in") for value in values]
+
+
+async def batch_by_hand(play: Play, stream: Any) -> None:
+    async for events in stream.noack_take(10, within=0.05):
+        play.got += [(event.value, "in") for event in events]
+
+
+async def chained_batch(play: Play, stream: Any) -> None:
+    async for values in stream.group_by(lambda value: value, name="x", topic=play.behind).take(10, within=0.05):
+        play.got += [(value, "behind") for value in values]
+
+
+@pytest.mark.parametrize(
+    ("function", "concurrency"),
+    [(body_fails, 1), (plain, 1), (batch, 1), (batch, 3), (batch_by_hand, 1), (batch_by_hand, 3), (chained_batch, 1)],
+)
+def test_the_same_after_a_record_that_cannot_be_decoded(
+    play: Play, function: Callable[[Play, Any], Any], concurrency: int
+) -> None:
+    """Stock Faust ends an agent that takes batches, and says nothing."""
+
     async def run() -> None:
         play.app.flow_control.resume()
-        agent = play.app.agent(play.inputs)(lambda stream: body_fails(play, stream))
+        agent = play.app.agent(play.inputs, concurrency=concurrency)(lambda stream: function(play, stream))
         renew(agent, play)
         await agent.start()
         await asyncio.sleep(0.1)
@@ -199,6 +235,85 @@ def test_the_same_after_a_record_that_cannot_be_decoded(play: Play) -> None:
         await asyncio.sleep(0.2)
         await play.deliver("in", 3)
         await play.until(2)
-        assert play.got == [(1, "behind"), (3, "behind")]
+        topic = "in" if function in (plain, batch, batch_by_hand) else "behind"
+        assert play.got == [(1, topic), (3, topic)]
+
+    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+
+
+@pytest.mark.parametrize("function", [plain, batch])
+def test_many_records_that_cannot_be_decoded_hold_up_the_others_for_a_short_time(
+    play: Play, function: Callable[[Play, Any], Any]
+) -> None:
+    """Stock Faust takes 5 s for each."""
+
+    async def run() -> None:
+        play.app.flow_control.resume()
+        agent = play.app.agent(play.inputs)(lambda stream: function(play, stream))
+        renew(agent, play)
+        await agent.start()
+        await asyncio.sleep(0.1)
+        for _ in range(20):
+            await play.channels("in")[0].throw(ValueDecodeError("not decoded"))
+        await play.deliver("in", 3)
+        await play.until(1)
+        assert play.got == [(3, "in")]
+
+    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+
+
+def test_a_record_that_cannot_be_decoded_does_not_end_the_batch_that_an_agent_works_on(play: Play) -> None:
+    """Stock Faust acknowledges its events at once."""
+    has, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(stream: Any) -> None:
+        async for values in stream.take(10, within=0.05):
+            has.set()
+            await goes_on.wait()
+            play.got += [(value, "in") for value in values]
+
+    async def run() -> None:
+        play.app.flow_control.resume()
+        agent = play.app.agent(play.inputs)(slow)
+        renew(agent, play)
+        await agent.start()
+        await asyncio.sleep(0.1)
+        await play.deliver("in", 1)
+        await has.wait()
+        [stream] = [actor.stream for actor in agent._actors]
+        await play.channels("in")[0].throw(ValueDecodeError("not decoded"))
+        await asyncio.sleep(0.2)
+        assert [event.value for event in in_batch(stream) or ()] == [1], "not acknowledged"
+        goes_on.set()
+        await play.deliver("in", 3)
+        await play.until(2)
+        assert play.got == [(1, "in"), (3, "in")]
+
+    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+
+
+def test_actors_that_fail_at_once_all_start_again(play: Play) -> None:
+    """As when a service is down.  Stock Faust ends the worker."""
+    down = asyncio.Event()
+
+    async def asks(stream: Any) -> None:
+        async for value in stream:
+            if value < 0:
+                await down.wait()
+                raise ConnectionError
+            play.got.append((value, "in"))
+            await asyncio.Event().wait()
+
+    async def run() -> None:
+        play.app.flow_control.resume()
+        agent = play.app.agent(play.inputs, concurrency=5)(asks)
+        renew(agent, play)
+        await agent.start()
+        for value in (*[-1] * 5, *range(5)):
+            await play.deliver("in", value)
+        await asyncio.sleep(0.5)
+        down.set()
+        await play.until(5)
+        assert not agent.supervisor.crashed
 
     asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
