@@ -1,6 +1,6 @@
 """Runs the benchmarks of the live loop, mostly on a real cluster, one after the other, and prints one table.
 
-    make bench-live                                   all of them, 50 minutes
+    make bench-live                                   all of them, 45 minutes
     python -m benchmarks.live [--only NAME ...]
 
 Each is a command of its own (`docs/benchmarks.md` explains them); the table has their main figures.  All output is
@@ -42,17 +42,6 @@ PARTS = (
         command=("benchmarks.scaling", "--seeds", "3"),
         limit_s=900.0,
         figures=((r"workers: (?P<value>.* flaps.*)", "workers"),),
-    ),
-    Part(
-        name="scaling-real",
-        about="a load that triples and falls back, real workers",
-        command=("pytest", "-q", "-s", "-n", "0", "-m", "scenario", "tests/e2e/test_scaling.py"),
-        limit_s=480.0,
-        figures=(
-            (r"(?P<value>\d+ s) from the fall of the load to two workers", "from the fall of the load to two workers"),
-            (r"longest pause of a key group: (?P<value>.*)", "longest pause of a key group"),
-            (r"(?P<value>\d+ jobs); key: \(sent, counted\) \{\}", "none lost, none counted twice"),
-        ),
     ),
     Part(
         name="step",

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.restoring.executed import FIRST_OWNS, LEARNED, LINK_BYTES_S, LISTED, WORKERS, Executed, setup
 from benchmarks.restoring.lost import LOST, described, lose
 from tests.e2e.steering.cluster import Cluster, worker
-from tests.e2e.steering.executed import FIRST_OWNS, LEARNED, LINK_BYTES_S, LISTED, WORKERS, Executed, setup
 from tests.e2e.steering.run_setup import SOURCE
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Scenario, begin

@@ -11,10 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.e2e.steering.app_names import note_fault
-from tests.e2e.steering.cluster import Cluster, until, worker
-from tests.e2e.steering.copies import REPORTED_LIMIT_S, copies
-from tests.e2e.steering.executed import (
+from benchmarks.restoring.executed import (
     CORES,
     FIRST_OWNS,
     LEARNED,
@@ -25,6 +22,9 @@ from tests.e2e.steering.executed import (
     setup,
     states,
 )
+from tests.e2e.steering.app_names import note_fault
+from tests.e2e.steering.cluster import Cluster, until, worker
+from tests.e2e.steering.copies import REPORTED_LIMIT_S, copies
 from tests.e2e.steering.run_setup import SOURCE
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Scenario, begin

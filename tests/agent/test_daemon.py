@@ -82,35 +82,30 @@ def test_without_a_broker_it_welcomes_workers_says_so_once_and_ends_in_order(age
 
     log = agents.log.read_text()
     assert log.count('event="broker away') == 1
+    assert 'level=warning event="commands are not verified: anyone who can write to their topic can steer' in log
     assert "worker=w0 app=a" in log
     assert "reason=old" in log
     assert log.splitlines()[-1].endswith('event="agent stopped; its workers keep running"')
     assert not agents.socket.exists()
 
 
-def test_after_kill_it_takes_its_old_socket_over(agents: Agents) -> None:
+def test_after_kill_it_takes_its_old_socket_over_and_shares_its_folder_with_no_other(agents: Agents) -> None:
     first = agents.start()
     agents.wait_for(agents.socket.exists)
     first.kill()
     first.wait()
     assert agents.socket.exists()
 
-    agents.start()
+    second = agents.start()
 
     def answers() -> bool:
         with socket.socket(socket.AF_UNIX) as connection:
             return connection.connect_ex(str(agents.socket)) == 0
 
     agents.wait_for(answers)
-
-
-def test_two_agents_do_not_share_a_folder(agents: Agents) -> None:
-    agents.start()
-    agents.wait_for(agents.socket.exists)
-
     assert agents.start().wait(LIMIT_S) == 1
     assert "another agent uses this folder" in agents.log.read_text()
-    assert agents.started[0].poll() is None
+    assert second.poll() is None
 
 
 def test_a_port_that_is_taken_is_one_clear_line(agents: Agents) -> None:
@@ -134,34 +129,34 @@ def test_a_journal_that_is_a_folder_is_one_clear_line(agents: Agents) -> None:
     assert "Traceback" not in agents.log.read_text()
 
 
-def test_whether_commands_are_verified_is_said_at_the_start(agents: Agents) -> None:
-    agents.start()
-    agents.await_log(
-        'level=warning event="commands are not verified: anyone who can write to their topic can steer this host'
-    )
-    agents.started[0].kill()
-    agents.started[0].wait()
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ('[trust]\nfile = "{file}"\n', "trust.file: {file}: No such file or directory"),
+        (
+            '[signing]\nkey_file = "{file}"\n',
+            "signing.key_file: {file}: No such file or directory; `trimtab-agent enroll` creates a key",
+        ),
+    ],
+)
+def test_without_a_file_of_keys_that_it_was_told_to_use_it_does_not_start(
+    agents: Agents, section: str, told: str
+) -> None:
+    file = agents.folder / "none"
+    agents.configure(section.format(file=file))
 
-    trust = agents.folder / "trusted.keys"
-    agents.configure(f'[trust]\nfile = "{trust}"\n')
     assert agents.start().wait(LIMIT_S) == 1
-    assert f"trust.file: {trust}: No such file or directory" in agents.log.read_text()
+    assert told.format(file=file) in agents.log.read_text()
 
-    key = SigningKey.generate().public
+
+def test_whether_commands_are_verified_and_reports_are_signed_is_said_at_the_start(agents: Agents) -> None:
+    trust, own = agents.folder / "trusted.keys", agents.folder / "host.pem"
+    agents.configure(f'[trust]\nfile = "{trust}"\n[signing]\nkey_file = "{own}"\n')
+    key, made = SigningKey.generate().public, load_or_make_key(own)
     trust.write_text(write_trust([key]))
+
     agents.start()
     agents.await_log(f'event="commands are verified" keys={key.id}')
-
-
-def test_whether_reports_are_signed_is_said_at_the_start(agents: Agents) -> None:
-    key = agents.folder / "host.pem"
-    agents.configure(f'[signing]\nkey_file = "{key}"\n')
-    assert agents.start().wait(LIMIT_S) == 1
-    text = agents.log.read_text()
-    assert f"signing.key_file: {key}: No such file or directory; `trimtab-agent enroll` creates a key" in text
-
-    made = load_or_make_key(key)
-    agents.start()
     agents.await_log(f'event="reports and acks are signed" key={made.public.id}')
 
 

@@ -14,7 +14,7 @@ from trimtab_agent.commands.events import Position
 from trimtab_agent.kafka_link import KafkaLink, LinkSettings
 from trimtab_process.backoff import Backoff
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.settings.kafka import KafkaSettings
+from trimtab_protocol.settings.kafka import ONE_AT_A_TIME, KafkaSettings
 from trimtab_protocol.signing.envelope import Envelope
 
 TOPIC = "trimtab.t.commands"
@@ -48,12 +48,16 @@ class Player:
         loop = SimpleNamespace(is_closed=lambda: False, call_soon_threadsafe=lambda f, *arguments: f(*arguments))
         for name, value in (
             ("BACKOFF", Backoff((0.0,))), ("Consumer", self.new_consumer),
-            ("Producer", lambda _: SimpleNamespace(poll=self.deliver, produce=self.store)),
+            ("Producer", self.new_producer),
             ("AdminClient", lambda _: SimpleNamespace(describe_topics=self.describe)),
         ):  # fmt: skip
             monkeypatch.setattr(kafka_link, name, value)
         settings = LinkSettings(kafka=KafkaSettings(bootstrap_servers="played:9092"), commands_topic=TOPIC)
         self.link = KafkaLink(settings, self.heard, cast(asyncio.AbstractEventLoop, loop), start=[])
+
+    def new_producer(self, settings: dict[str, object]) -> Any:
+        assert ONE_AT_A_TIME.items() <= settings.items(), "else the first record of a partition can be lost"
+        return SimpleNamespace(poll=self.deliver, produce=self.store)
 
     def new_consumer(self, _: object) -> Any:
         life = self.lives.pop(0)

@@ -1,6 +1,6 @@
 """`trimtab` called in the test's own process: a new one takes a second or two of CPU to load its packages.
 
-Tests of the program itself (`test_doctor.py`, `test_sandbox_up.py`, `test_extras.py`) start it as operators do.
+Tests of the program itself (`test_doctor.py`, `test_sandbox_up.py`) start it as operators do.
 """
 
 from contextlib import redirect_stderr, redirect_stdout

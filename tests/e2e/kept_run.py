@@ -1,18 +1,15 @@
 """Three workers of the paced job, each on a host of its own, whose agent can start it; a real controller acts."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
-from flights.watch import StatusWatch
-from tests.e2e.paced_run import PARTITIONS, Jobs, Run, backlog, counted, create_topics
-from tests.paths import ROOT
+from tests.e2e.paced_run import Run, backlog, counted, paced_run
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status
 from trimtab_sandbox.cluster import SandboxCluster
-from trimtab_sandbox.configuration import SandboxSettings
 
 WORKERS = 3
 
@@ -20,31 +17,16 @@ WORKERS = 3
 @contextmanager
 def kept_run(folder: Path, name: str, **environment: str) -> Iterator[Run]:
     """The job under load, with key groups on every worker; `environment` = more variables of the job."""
-    wait = folder / "wait"
-    settings = SandboxSettings(
-        app="tests.e2e.paced_app:app",
-        app_folder=ROOT,
-        cluster=name,
-        workers=WORKERS,
+    with paced_run(
+        folder,
+        name,
+        rate=4.0,
         app_id="paced",
-        environment={"PARTITIONS": str(PARTITIONS), "BURN_S": "0.002", "WAIT": str(wait), **environment},
+        environment={"BURN_S": "0.002", **environment},
         controller={"balance": {"min_interval_s": 5.0}},
-    )
-    with ExitStack() as stack:
-        cluster = stack.enter_context(SandboxCluster(settings, folder / "cluster"))
-        cluster.start_broker()
-        create_topics(cluster)
-        cluster.write_controller_toml()
-        cluster.start_controller(act=True)
-        for index in range(WORKERS):
-            cluster.start_agent(index)
-            cluster.start_worker(index)
-        watch = stack.enter_context(StatusWatch(cluster.broker.address, cluster.topics))
-        jobs = Jobs(cluster.broker.address, 4.0)
-        stack.callback(jobs.close)
-        made = Run(cluster, jobs, watch, wait)
-        made.until(all_own, "all workers own key groups", limit_s=270.0)
-        yield made
+    ) as run:
+        run.until(all_own, "all workers own key groups", limit_s=270.0)
+        yield run
 
 
 def all_own(status: Status) -> bool:

@@ -1,23 +1,27 @@
-"""A job that burns CPU, on a sandbox: its load, what the controller says of it, and what it has counted."""
+"""A job that burns CPU, on a sandbox: how it is started, its load, what the controller says of it, and its counts."""
 
 import json
 import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flights.readback import read_topic
 from flights.watch import StatusWatch
 from tests.e2e.confirmed import Confirmed, ConfirmedProducer
+from tests.paths import ROOT
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import SandboxCluster, program
+from trimtab_sandbox.configuration import SandboxSettings
 
 PARTITIONS = 12
 CHANGELOG = "paced-counts-changelog"
@@ -107,10 +111,46 @@ def backlog(status: Status) -> int:
     return sum(row.backlog or 0 for row in running)
 
 
-def create_topics(cluster: SandboxCluster) -> None:
-    """The topics of the job."""
-    compacted = Topic(name=CHANGELOG, partitions=PARTITIONS, settings={"cleanup.policy": "compact"})
-    cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS), compacted])
+@contextmanager
+def paced_run(
+    folder: Path,
+    name: str,
+    *,
+    rate: float,
+    workers: int = 3,
+    partitions: int = PARTITIONS,
+    environment: Mapping[str, str],
+    **settings: Any,
+) -> Iterator[Run]:
+    """The job under load, on workers that start, under a controller that acts; `environment` = variables of the job."""
+    wait = folder / "wait"
+    sandbox = SandboxSettings(
+        app="tests.e2e.paced_app:app",
+        app_folder=ROOT,
+        cluster=name,
+        workers=workers,
+        environment={"PARTITIONS": str(partitions), "WAIT": str(wait), **environment},
+        **settings,
+    )
+    with ExitStack() as stack:
+        cluster = stack.enter_context(SandboxCluster(sandbox, folder / "cluster"))
+        cluster.start_broker()
+        compacted = Topic(name=CHANGELOG, partitions=partitions, settings={"cleanup.policy": "compact"})
+        cluster.broker.create_topics([Topic(name="jobs", partitions=partitions), compacted])
+        cluster.write_controller_toml()
+        cluster.start_controller(act=True)
+        for index in range(workers):
+            cluster.start_agent(index)
+            cluster.start_worker(index)
+        watch = stack.enter_context(StatusWatch(cluster.broker.address, cluster.topics))
+        jobs = Jobs(cluster.broker.address, rate, partitions)
+        stack.callback(jobs.close)
+        yield Run(cluster, jobs, watch, wait)
+
+
+def key_groups_of(status: Status) -> list[int]:
+    """How many key groups each worker that runs owns."""
+    return [row.key_groups for row in status.nodes if row.state is WorkerState.RUNNING]
 
 
 def longest_pause(bootstrap: str, start_s: float, end_s: float) -> float:

@@ -6,7 +6,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 
-from tests.e2e.island import Island
 from tests.e2e.played_cluster import LIMIT_S, PROGRAM, World
 from trimtab_sandbox.broker import free_ports
 
@@ -20,20 +19,17 @@ class Rival:
         name: str,
         *,
         bootstrap: str | None = None,
-        island: Island | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.world = world
-        self.island = island
         self.port = free_ports(1)[0]
         self.config = world.folder / f"{name}.toml"
         self.config.write_text(world.configuration(self.port, world.folder / name, bootstrap))
         self._log = world.folder / f"{name}.log"
         with self._log.open("wb") as output:
             command = [*PROGRAM, "controller", "run", "--act", "--config", str(self.config)]
-            line = command if island is None else island.inside(*command)
             own = {**os.environ, **(environment or {})}
-            self.process = subprocess.Popen(line, stdout=output, stderr=subprocess.STDOUT, env=own)
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=own)
         world.running.append(self.process)
 
     @property
@@ -55,12 +51,8 @@ class Rival:
         return last in self.log and words[last]
 
     def role(self) -> str:
-        url = f"http://127.0.0.1:{self.port}/metrics"
-        if self.island is not None:
-            text = self.island.fetch(url)
-        else:
-            with urllib.request.urlopen(url, timeout=30) as page:
-                text = page.read().decode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as page:
+            text = page.read().decode()
         [role] = [
             line for line in text.splitlines() if line.startswith("trimtab_controller_role{") and line.endswith(" 1.0")
         ]

@@ -2,31 +2,25 @@
 
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource
 
 from tests.e2e.agent_bench import Bench
 from tests.e2e.fake_worker import APP, OPERATOR
-from trimtab_controller.kafka.connection import Connection, ensure_topics
-from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.commands import (
     CommandKind,
     Phase,
     Refusal,
 )
-from trimtab_protocol.messages.names import HostId, KeyGroup, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.settings.kafka import for_librdkafka
 from trimtab_protocol.signing.keys import SigningKey
-from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Processes
 
 pytestmark = pytest.mark.light
@@ -138,69 +132,6 @@ def test_only_signed_commands_are_obeyed_and_keys_change_while_it_runs(
     assert rejoin[2].id not in {ack.command_id for ack in bench.acks(8)}
 
 
-def test_a_killed_agent_answers_repeats_and_asks_again_and_obeys_nothing_twice_without_its_journal(
-    broker: Broker, start: Callable[[Broker], Bench]
-) -> None:
-    bench = start(broker)
-    bench.create_topics()
-    agent = bench.start_agent()
-    worker = bench.worker("w0", [1])
-    bench.report(lambda r: len(r.key_groups) == 1)
-    done, open_ = bench.command(1, CommandKind.RELEASE), bench.command(2, CommandKind.REJOIN)
-    bench.publish(done)
-    bench.acks(2)
-    worker.answer = False
-    bench.publish(open_)
-    bench.wait_for(lambda: len(worker.commands) == 2)
-
-    agent.kill()
-    worker.answer = True
-    bench.publish(done, bench.command(3, CommandKind.REJOIN))
-    agent = bench.start_agent()
-
-    bench.wait_for(lambda: len(worker.commands) == 4)
-    assert sorted(command.epoch.number for command in worker.commands) == [1, 2, 2, 3]
-    bench.await_answers({(number, Phase.ACCEPTED) for number in (1, 2, 3)})
-    bench.await_answers({(1, Phase.RELEASED), (2, Phase.REJOINED), (3, Phase.REJOINED)})
-
-    agent.kill()
-    (bench.folder / "state" / "journal").unlink()
-    bench.publish(bench.command(4, CommandKind.REJOIN))
-    bench.start_agent()
-
-    bench.await_answers({(number, Phase.REFUSED) for number in (1, 2, 3, 4)})
-    assert len(worker.commands) == 4
-    assert bench.metric("journal_faults") == 1
-
-
-def test_no_broker_at_the_start_and_a_restart_of_it_lose_no_command(
-    private_broker: Callable[[], Broker], start: Callable[[Broker], Bench]
-) -> None:
-    broker = private_broker()
-    bench = start(broker)
-    bench.create_topics()
-    broker.stop()
-    agent = bench.start_agent()
-    worker = bench.worker("w0", [1])
-    bench.wait_for(lambda: 'event="broker away' in bench.log() and "worker connected" in bench.log())
-
-    broker.start()
-    bench.publish(bench.command(1, CommandKind.REJOIN))
-    assert bench.phases(2) == [("rejoin", Phase.ACCEPTED), ("rejoin", Phase.REJOINED)]
-
-    worker.answer = False
-    bench.publish(bench.command(2, CommandKind.REJOIN, deadline=time.time() + 3))
-    bench.wait_for(lambda: len(worker.commands) == 2)
-    broker.kill()
-    bench.wait_for(lambda: "phase=expired" in bench.log())
-    broker.start()
-    bench.publish(bench.command(3, CommandKind.REJOIN))
-    bench.wait_for(lambda: len(worker.commands) == 3)
-    bench.await_answers({(2, Phase.ACCEPTED), (2, Phase.EXPIRED), (3, Phase.ACCEPTED)})
-    assert agent.alive
-    assert bench.log().count('event="broker away') == 2  # once per change
-
-
 def test_a_worker_is_started_survives_the_agent_and_is_stopped(
     broker: Broker, start: Callable[[Broker], Bench]
 ) -> None:
@@ -224,44 +155,3 @@ def test_a_worker_is_started_survives_the_agent_and_is_stopped(
     ]  # fmt: skip
     assert "another" not in bench.log()  # one process, not two, was there
     bench.report(lambda r: len(r.workers) == 2 and r.workers[1].state is WorkerState.AWAY)
-
-
-def test_whoever_starts_first_the_topics_are_the_same(
-    private_broker: Callable[..., Broker], unique: str, start: Callable[[Broker], Bench]
-) -> None:
-    """On brokers that make topics by themselves: some made so by older agents, one by an operator, others missing."""
-    topics = Topics(unique)
-    broker = private_broker({"auto.create.topics.enable": "true"})
-    older = Producer({"bootstrap.servers": broker.address})
-    broker.create_topics([Topic(name=topics.events, partitions=1, settings={"retention.ms": "60000"})])
-    bench = start(broker)
-    bench.start_agent()
-    waits = f"{topics.commands}: there is no such topic yet; the controller creates its topics at its first start"
-    bench.wait_for(lambda: waits in bench.log())
-    admin = AdminClient(for_librdkafka(broker.kafka))
-    for name in (topics.reports, topics.acks):
-        older.list_topics(name, timeout=30)  # which has the broker make it
-    with pytest.raises(NotWrittenError, match="there is no such topic yet"):
-        write_intents(Connection(kafka=broker.kafka), topics, [("pause", None)], limit_s=60.0)
-    present = {topics.reports, topics.acks, topics.events}
-    bench.wait_for(lambda: present <= admin.list_topics(timeout=30).topics.keys())
-    assert {name for name in admin.list_topics(timeout=30).topics if name.startswith("trimtab.")} == present
-
-    ensure_topics(admin, topics, host_keys=True)
-
-    assert bench.report(lambda _: True).host == "h0"
-    bench.wait_for(lambda: 'event="connected to Kafka"' in bench.log())
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, each.name) for each in topic_settings(topics)]
-    default = {wanted.name: (wanted.partitions, wanted.configuration) for wanted in topic_settings(topics)}
-    count, own = default[topics.events]
-    default[topics.events] = count, {**own, "retention.ms": "60000"}
-
-    def all_topics() -> dict[str, tuple[int, dict[str, str | None]]]:
-        found = admin.list_topics(timeout=30).topics
-        settings = {each.name: answer.result(30) for each, answer in admin.describe_configs(resources).items()}
-        return {
-            name: (len(found[name].partitions), {key: settings[name][key].value for key in keys})
-            for name, (_, keys) in default.items()
-        }
-
-    bench.wait_for(lambda: all_topics() == default)

@@ -1,11 +1,14 @@
-"""What operators ask of the controller's process, on a real broker; workers and agents are played by the test."""
+"""The controller as a process on a real broker, and what operators ask of it; agents are played by the test."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.played_cluster import APP, OPERATOR, World, wait_until_it_acts
+from tests.e2e.played_cluster import APP, LIMIT_S, OPERATOR, World, wait_until_it_acts
 from trimtab_protocol.messages.commands import CommandKind
+from trimtab_sandbox.broker import Broker, free_ports
 
 pytestmark = pytest.mark.light
 
@@ -65,3 +68,19 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(world: World) -> None:
     assert (world.commands, world.placements) == ([], [])
     world.wait("status", lambda: "dry run, would do" in world.trimtab("status", "--json"))
     assert world.status()["acting"] is False
+
+
+def test_the_broker_may_be_away_at_the_start(private_broker: Callable[[], Broker], unique: str, tmp_path: Path) -> None:
+    broker = private_broker()
+    world = World(broker.address, unique, tmp_path, free_ports(1)[0])
+    try:
+        broker.stop()
+        process = world.start()
+        wait_until_it_acts(world, "does not answer")
+        broker.start()
+        world.next_command(CommandKind.PREPARE, windows=True)
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(LIMIT_S) == 0
+    finally:
+        world.close()

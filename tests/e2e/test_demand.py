@@ -8,20 +8,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import pytest
 
 from flights.steered_run import READY_LIMIT_S
-from flights.watch import StatusWatch, read_snapshots
-from tests.e2e.paced_run import PARTITIONS, Jobs, Run, backlog, create_topics, figures
+from flights.watch import read_snapshots
+from tests.e2e.paced_run import PARTITIONS, Run, backlog, figures, key_groups_of, paced_run
 from tests.e2e.throttle import Throttle
-from tests.paths import ROOT
 from tests.shown import Show
-from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
-from trimtab_sandbox.cluster import SandboxCluster
-from trimtab_sandbox.configuration import SandboxSettings
 
 pytestmark = pytest.mark.scenario
 
@@ -41,40 +37,24 @@ TOLERANCE_PP = 8.0
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    folder = tmp_path_factory.mktemp("demand")
-    wait = folder / "wait"
-    settings = SandboxSettings(
-        app="tests.e2e.paced_app:app",
-        app_folder=ROOT,
-        cluster="demand",
-        workers=3,
+    with paced_run(
+        tmp_path_factory.mktemp("demand"),
+        "demand",
+        rate=CALM,
         capacity_cores=CAPACITY,
         host_cores=1.0,
         interval_s=2.5,  # a throttled worker answers late
-        environment={"PARTITIONS": str(PARTITIONS), "BURN_S": str(BURN_S), "WAIT": str(wait)},
+        environment={"BURN_S": str(BURN_S)},
         controller={"balance": {"min_interval_s": 10.0, "catch_up_s": 120.0}},
-    )
-    with ExitStack() as stack:
-        cluster = stack.enter_context(SandboxCluster(settings, folder / "cluster"))
-        cluster.start_broker()
-        create_topics(cluster)
-        cluster.write_controller_toml()
-        cluster.start_controller(act=True)
-        for index in range(3):
-            cluster.start_agent(index)
-            cluster.start_worker(index)
-        watch = stack.enter_context(StatusWatch(cluster.broker.address, cluster.topics))
-        jobs = Jobs(cluster.broker.address, CALM)
-        stack.callback(jobs.close)
-        made = Run(cluster, jobs, watch, wait)
+    ) as made:
         made.until(
-            lambda status: [row.key_groups for row in status.nodes if row.state is WorkerState.RUNNING] == [4, 4, 4],
+            lambda status: key_groups_of(status) == [4, 4, 4],
             "all workers running, with four key groups each",
             limit_s=READY_LIMIT_S,
         )
         made.trimtab("pause", "--reason", "show the job unbalanced first")
-        stack.enter_context(Throttle([cluster.pids[f"w{index}"] for index in range(3)], CAPACITY))
-        yield made
+        with Throttle([made.cluster.pids[f"w{index}"] for index in range(3)], CAPACITY):
+            yield made
 
 
 def test_the_worker_that_is_asked_for_more_than_it_has_is_relieved_by_the_first_plan(run: Run, show: Show) -> None:

@@ -106,14 +106,6 @@ def test_the_console_shows_it_in_a_browser(cluster: SandboxCluster) -> None:
     check_pages(cluster)
 
 
-def test_what_this_host_lacks(cluster: SandboxCluster, tmp_path: Path) -> None:
-    code, found = doctor(cluster, JAVA_HOME="/nowhere", TRIMTAB_JARS=str(tmp_path))
-    assert (code, set(faults(found))) == (1, {"java", "jars"}), found
-    assert found["java"][0][1].startswith("JAVA_HOME is /nowhere")
-    assert str(tmp_path / "spark") in found["jars"][0][1]
-    assert list(tmp_path.iterdir()) == [], "nothing is fetched"
-
-
 def test_a_broker_that_is_not_there_leaves_the_rest_unchecked(cluster: SandboxCluster, tmp_path: Path) -> None:
     path = tmp_path / "controller.toml"
     path.write_text(cluster.controller_toml.read_text().replace(cluster.broker.address, "127.0.0.1:9"))
@@ -122,15 +114,6 @@ def test_a_broker_that_is_not_there_leaves_the_rest_unchecked(cluster: SandboxCl
     assert "127.0.0.1:9 (Connection refused)" in found["broker"][0][1]
     unseen = {check for check, told in found.items() if [level for level, _ in told] == ["not checked"]}
     assert unseen == {"rights", "topics", "clocks", "agents", "changelogs", "leader"}
-
-
-def test_a_listener_that_speaks_otherwise(cluster: SandboxCluster, tmp_path: Path) -> None:
-    path = tmp_path / "controller.toml"
-    address = f'"{cluster.broker.address}"'
-    path.write_text(cluster.controller_toml.read_text().replace(address, address + "\ntls = {}"))
-    code, found = doctor(cluster, path)
-    assert (code, set(faults(found))) == (1, {"broker"}), found
-    assert found["broker"][0][1].startswith("no TLS with the brokers: ")
 
 
 def test_topics_that_are_wrong_or_missing(cluster: SandboxCluster) -> None:

@@ -24,11 +24,9 @@ from confluent_kafka import Producer
 from flights.readback import read_topic
 from flights.watch import StatusWatch
 from tests.e2e.confirmed import Confirmed
-from tests.e2e.paced_run import CHANGELOG, Jobs, Run, backlog, counted
+from tests.e2e.paced_run import CHANGELOG, Jobs, Run, backlog, counted, key_groups_of
 from tests.paths import ROOT
 from trimtab_protocol.messages.events import decode_event
-from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
@@ -110,10 +108,6 @@ def fill(bootstrap: str, job: Job) -> None:
     assert producer.flush(30.0) == 0
 
 
-def running(status: Status) -> list[int]:
-    return [row.key_groups for row in status.nodes if row.state is WorkerState.RUNNING]
-
-
 def settings_of(job: Job, name: str, slow: Path, guard: Mapping[str, Any], *, paced: bool) -> SandboxSettings:
     """Three workers, of which `slow`-NAME makes NAME wait at each job."""
     execution = {
@@ -168,13 +162,13 @@ def cluster_with(job: Job, cluster: SandboxCluster, folder: Path) -> Iterator[tu
         stack.callback(jobs.close)
         made = Run(cluster, jobs, watch, folder / "wait")
         everything = job.partitions
-        made.until(lambda status: running(status) == [everything], "one worker with everything", 180.0)
+        made.until(lambda status: key_groups_of(status) == [everything], "one worker with everything", 180.0)
         placed = "first placement"
         made.until(lambda status: any(placed in row.text for row in status.decisions), placed, 60.0)
         made.trimtab("pause", "--reason", "until all workers run")
         for index in (1, 2):
             cluster.start_worker(index)
-        made.until(lambda status: sorted(running(status)) == [0, 0, everything], "two empty workers", 180.0)
+        made.until(lambda status: sorted(key_groups_of(status)) == [0, 0, everything], "two empty workers", 180.0)
         jobs.rates = dict.fromkeys(range(everything), job.rate)
         made.windows(2)
         made.until(lambda status: backlog(status) < 2 * everything, "a job that keeps up", 240.0)

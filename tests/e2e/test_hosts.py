@@ -6,26 +6,20 @@ How fast the types are is learnt from what the operator costs on each; then a pl
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
 from flights.steered_run import READY_LIMIT_S
-from flights.watch import StatusWatch, read_snapshots
-from tests.e2e.paced_run import Jobs, Run
-from tests.paths import ROOT
+from flights.watch import read_snapshots
+from tests.e2e.paced_run import Run, key_groups_of, paced_run
 from tests.shown import Show
 from trimtab_models.balance.hosts import limits_in
 from trimtab_models.balance.problem import problem_of
 from trimtab_models.instances.snapshot import parse_snapshot
 from trimtab_models.solving import Never, PlanDocument, method_named
 from trimtab_protocol.messages.names import WorkerId
-from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import SandboxCluster
-from trimtab_sandbox.configuration import SandboxSettings
 
 pytestmark = pytest.mark.scenario
 
@@ -42,35 +36,20 @@ WINDOWS = 4
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    folder = tmp_path_factory.mktemp("hosts")
-    settings = SandboxSettings(
-        app="tests.e2e.paced_app:app",
-        app_folder=ROOT,
-        cluster="hosts",
-        workers=3,
+    with paced_run(
+        tmp_path_factory.mktemp("hosts"),
+        "hosts",
+        rate=RATE,
+        partitions=PARTITIONS,
         capacity_cores=CAPACITY,
         host_cores=1.0,
         host_types=("fast", "fast", "slow"),
         interval_s=2.5,
-        environment={"PARTITIONS": str(PARTITIONS), "BURN_S": str(BURN_S), "SLOW": "w2"},
+        environment={"BURN_S": str(BURN_S), "SLOW": "w2"},
         controller={"balance": {"min_interval_s": 10.0, "load_distance": 8.0}},
-    )
-    with ExitStack() as stack:
-        cluster = stack.enter_context(SandboxCluster(settings, folder / "cluster"))
-        cluster.start_broker()
-        compacted = Topic(name="paced-counts-changelog", partitions=PARTITIONS, settings={"cleanup.policy": "compact"})
-        cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS), compacted])
-        cluster.write_controller_toml()
-        cluster.start_controller(act=True)
-        for index in range(3):
-            cluster.start_agent(index)
-            cluster.start_worker(index)
-        watch = stack.enter_context(StatusWatch(cluster.broker.address, cluster.topics))
-        jobs = Jobs(cluster.broker.address, RATE, PARTITIONS)
-        stack.callback(jobs.close)
-        made = Run(cluster, jobs, watch, folder / "nothing")
+    ) as made:
         made.until(
-            lambda status: [row.key_groups for row in status.nodes if row.state is WorkerState.RUNNING] == [8, 8, 8],
+            lambda status: key_groups_of(status) == [8, 8, 8],
             "all workers running, with eight key groups each",
             limit_s=READY_LIMIT_S,
         )

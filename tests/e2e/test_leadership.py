@@ -6,7 +6,6 @@ import signal
 import pytest
 from confluent_kafka import Producer
 
-from tests.e2e.island import Island, obstacle
 from tests.e2e.played_cluster import LIMIT_S, World
 from tests.e2e.rivals import Rival, wait_for_leader
 from trimtab_protocol.messages.commands import CommandKind, Phase
@@ -68,40 +67,3 @@ def test_who_is_fenced_publishes_nothing_more_says_why_and_comes_back(world: Wor
     assert one.process.poll() is None
     world.wait("the command in flight, once more", lambda: world.commands.count(world.commands[0]) == 2)
     world.check_epochs()
-
-
-@pytest.mark.skipif(obstacle() is not None, reason=f"no network namespace: {obstacle()}")
-def test_its_cable_cut_it_stands_still_and_publishes_nothing_when_the_cable_is_mended(
-    world: World,
-) -> None:
-    """Nobody answers and nothing is closed: connections and the open transaction outlive the cut."""
-    world.lease_s = 6.0  # longer than the interval of its status: the cut always meets it in the middle of one
-    port = int(world.bootstrap.rpartition(":")[2])
-    with Island(port) as island:
-        leader = Rival(world, "a", island=island)
-        leader.wait("leader", lambda: leader.leads)
-        standby = Rival(world, "b")
-        standby.wait("standby", lambda: "standby: waiting" in standby.log)
-        assert f":{leader.process.pid} (" in standby.log, "it says for whom it waits"
-        prepare = world.next_command(CommandKind.PREPARE, windows=True)
-
-        island.cut()
-        world.wait("the command in flight, once more", lambda: world.commands.count(prepare) == 2)
-        leader.wait("standing still", lambda: "the lease expired: no commands" in leader.log)
-        assert leader.role() == "suspended"
-        assert not leader.leads
-        world.ack(prepare, Phase.PREPARED, generation=3)
-        release = world.next_command(CommandKind.RELEASE)
-        assert release.epoch.generation == 2
-
-        island.mend()
-        leader.wait("standing by", lambda: "standby: waiting" in leader.log.partition("no longer the leader")[2])
-        assert "cannot commit" in leader.log, "it was in the middle of a publication"
-        leader.wait("role", lambda: leader.role() == "waiting")
-        assert (leader.process.poll(), standby.leads) == (None, True)
-        seen = len(world.commands)
-        world.ack(release, Phase.RELEASED)
-        world.take(prepare)  # both hear of it
-        assert world.next_command(CommandKind.PREPARE, seen).epoch.generation == 2
-        check_one_wrote(world)
-        world.close()  # what runs on the island ends with it

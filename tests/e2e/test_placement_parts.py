@@ -1,4 +1,4 @@
-"""Placements in parts, on a real broker: taken over amid a plan, signed anew, compacted, and re-created."""
+"""Placements in parts, on a real broker: taken over amid a plan, signed anew, and compacted."""
 
 import asyncio
 import random
@@ -133,30 +133,6 @@ def records(bootstrap: str, topics: Topics) -> Mapping[bytes, bytes]:
         found[message.key()] = message.value()
     consumer.close()
     return {key: value for key, value in found.items() if value is not None}
-
-
-@pytest.mark.timeout(240)
-def test_when_the_topic_is_made_anew_all_parts_are_published_again(parted: World) -> None:
-    parted.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
-    parted.start()
-    wait_until_it_acts(parted)
-    parted.wait("placement", lambda: bool(parted.placements), windows=True)
-    before = parted.placements[-1]
-    time.sleep(3.0)  # the controller has noted the topic's id
-    admin = AdminClient({"bootstrap.servers": parted.bootstrap})
-    admin.delete_topics([parted.topics.placement])[parted.topics.placement].result(LIMIT_S)
-    deadline = time.monotonic() + LIMIT_S
-    while parted.topics.placement in admin.list_topics(timeout=10).topics:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    ensure_topics(admin, parted.topics)
-
-    deadline = time.monotonic() + 3 * LIMIT_S
-    while (found := fresh(parted).newest) is None:
-        assert time.monotonic() < deadline, parted.log_text()
-        time.sleep(0.5)
-    assert "was re-created: publishing all placements again" in parted.log_text()
-    assert (found.owners, found.epoch > before.epoch) == (before.owners, True)
 
 
 # --- readers that start at any time, on a topic that is compacted all the time

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.faults.recorded.check import check
-from tests.faults.recorded.facts import TOTALS
+from tests.faults.recorded.counting import copies, deaths_of, repeats
+from tests.faults.recorded.facts import TOTALS, read_facts
+from tests.faults.recorded.groups import Generation
 from tests.faults.recorded.history import PLANTED, History, Strike, read_history, write_files, write_rows, write_strikes
-from tests.faults.recorded.ownership import excused_s
+from tests.faults.recorded.ownership import Span, excused_s
 from tests.faults.recorded.planted import PLANTS, Plant, added, body, edited, own, such, with_rows, without
 from tests.faults.recorded.planted_commands import (  # enters its plants too
     a_generation_does_not_follow_the_placement,
@@ -171,6 +173,7 @@ def test_the_bounds_are_those_that_the_documentation_states() -> None:
         f"whatever happens to agents, controllers, Spark, solver | {BOUNDS.goes_on_s:g} s |",
         f"| no owner, or nothing done, the broker away | + its absence + session + {BOUNDS.rejoin_s:g} s |",
         f"does nothing more after {BOUNDS.holds_s:g} s at most",
+        f"another worker lacks a broker and the group rebalances | + {BOUNDS.leaves_s:g} s |",
         f"or in the {BOUNDS.commit_takes_s:g} s that the commit takes",
     ):
         assert row in text
@@ -195,6 +198,28 @@ def test_whom_nobody_can_replace_may_be_missed_for_as_long_as_the_fault_lasts() 
 def test_only_who_lacks_a_broker_may_stand_still_and_only_meanwhile() -> None:
     strike = Strike(case="x", at=100.0, over_at=140.0, steered_at=150.0, lacking=("w0",))
 
-    assert excused_s([strike], 100.0, 141.0, BOUNDS, {"w0"}) == 40.0
-    assert excused_s([strike], 100.0, 141.0, BOUNDS, {"w1"}) == 0.0
+    def owned(worker: str, start: float) -> Span:
+        return Span(worker=worker, opened=start, start=start)
+
+    assert excused_s([strike], 100.0, 141.0, BOUNDS, [owned("w0", 0.0)]) == 40.0
+    assert excused_s([strike], 100.0, 141.0, BOUNDS, [owned("w1", 0.0)]) == 0.0
+    assert excused_s([strike], 100.0, 141.0, BOUNDS, [owned("w1", 0.0), owned("w1", 120.0)]) == BOUNDS.leaves_s
     assert excused_s([strike], 100.0, 141.0, BOUNDS) == 0.0
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_who_lacks_a_broker_may_have_done_something_twice_only_if_it_left_the_group(
+    clean: History, *, leaves: bool
+) -> None:
+    """The worker that was killed in the clean run, as if it had lacked a broker."""
+    facts = read_facts(clean)
+    dead = next(strike for strike in clean.strikes if strike.dead)
+    lacked = replace(dead, dead=(), lacking=dead.dead)
+    owners = {place: worker for place, worker in facts.generations[-1].owners.items() if worker not in dead.dead}
+    without = Generation(at=dead.at + 1.0, number=9, owners=owners)
+    facts = replace(facts, generations=(*facts.generations, without)) if leaves else facts
+    extracted, counted = copies(facts.extracted), copies(facts.counted)
+
+    found = repeats(extracted, counted, deaths_of(facts, extracted, [lacked], BOUNDS))
+
+    assert {repeat.death for repeat in found} == {lacked if leaves else None}

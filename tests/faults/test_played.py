@@ -134,6 +134,14 @@ def test_each_fault_has_to_be_said_and_what_has_to_be_said_can_be_missing() -> N
         assert unsaid(fault.must_say, Counter(["skip inside_band", "plan load_distance"])) == list(fault.must_say)
 
 
+def test_that_a_topic_was_deleted_does_not_show_that_anybody_goes_on_with_the_new_one() -> None:
+    lost = {fault.name: fault for fault in FAULTS.values() if fault.name.startswith("topic ")}
+    assert len(lost) == 10
+    for name, fault in lost.items():
+        part = name.split()[1]
+        assert len(unsaid(fault.must_say, Counter({f"rows of {part} lost": 7}))) == 1
+
+
 def test_a_fault_that_nothing_shows_has_not_been_played() -> None:
     killed = "the solver exceeded its time limit"
     silent, half, loud, failed = (

@@ -47,7 +47,6 @@ from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.events import ExecutionLimits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
-from trimtab_controller.loop.realize import realizing
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, NoAnswer, Stuck
 from trimtab_protocol.messages.commands import CommandKind
@@ -590,8 +589,8 @@ def test_to_refuse_it_harms_no_plan_of_another_app() -> None:
     plan = replace(a_round(None), app=AppId("other"))
     present = replace(two_apps(), rounds={AppId("other"): plan})
     made, machine = decider(present, FORGET_APP), ExecutionMachine("c", ExecutionLimits(), present)
-    event = realizing(only(made.on_event(1011.0, window(BALANCED))))
-    assert event is not None
+    event = only(made.on_event(1011.0, window(BALANCED)))
+    assert not isinstance(event, Skip)
     [published] = [each for each in machine.on_event(1011.0, event) if isinstance(each, Publish)]
     assert published.answered == (FORGET_APP.key,)
 

@@ -432,7 +432,7 @@ def test_a_plan_for_balance_ends_early_and_the_next_owners_are_named_at_once() -
     assert not isinstance(made.window(W0), PlanEnded), "its agent may only be restarting"
     ended = made.window(W0)
     assert ended == PlanEnded(
-        app=APP, lost=frozenset({W0}), detail="ended early, since w0 is away and 3 key groups need a next owner"
+        app=APP, lost=frozenset({W0}), reason="ended early, since w0 is away and 3 key groups need a next owner"
     )
     assert isinstance(ended, PlanEnded)
     carry_out(made, 1031.0, ended)

@@ -26,7 +26,6 @@ from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.events import Publish, StopWanted
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, ScalingPhase, WorkerScaling
-from trimtab_controller.loop.realize import realizing
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -129,7 +128,7 @@ def test_workers_there_are_not_started() -> None:
         only(made.on_event(1011.0, seen(1010.0, 0.95, W2, W3)))
         found = only(made.on_event(1021.0, seen(1020.0, 0.95, W2, W3)))
         assert isinstance(found, Resized)
-        assert [row.worker for row in found.start] == expected
+        assert list(found.start) == expected
 
 
 def test_why_a_worker_is_away_is_still_told() -> None:
@@ -206,7 +205,7 @@ def test_a_plan_that_needs_the_host_ends_early(phase: HandoverPhase, host: HostI
     ended = only(made.on_event(1011.2, revoked(host)))
 
     detail = f"ended early, since the key of {host} is revoked, and nobody would hear of its hand-overs there"
-    assert ended == PlanEnded(app=APP, lost=frozenset(), detail=detail)
+    assert ended == PlanEnded(app=APP, reason=detail)
 
 
 def test_a_plan_goes_on_that_does_not_need_the_host_or_has_only_released_there() -> None:
@@ -245,10 +244,9 @@ def test_what_is_not_released_stays_where_it_was_and_the_target_closes_it() -> N
     to_w1 = seen_lost(0).nodes[1].host
     [action] = made.made.on_event(1011.5, revoked(to_w1))
     assert isinstance(action, Decided)
-    event = realizing(action.decision)
-    assert isinstance(event, StopWanted)
+    assert isinstance(action.decision, StopWanted)
 
-    published, *_ = made.execution.on_event(1011.5, event)
+    published, *_ = made.execution.on_event(1011.5, action.decision)
 
     assert isinstance(published, Publish)
     assert {command.kind for command in published.commands} == {CommandKind.ABANDON}

@@ -14,7 +14,7 @@ from trimtab_controller.kafka.host_keys import approving, revoking, sign_again
 from trimtab_controller.kafka.publisher import LOOK_AGAIN_S, OptionalTopic, ProducerEndedError, Publisher, Record
 from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.names import HostId
-from trimtab_protocol.settings.kafka import KafkaSettings
+from trimtab_protocol.settings.kafka import ONE_AT_A_TIME, KafkaSettings
 from trimtab_protocol.signing.keys import BadKey, KeyId, PublicKey, SigningKey
 
 JOURNAL, PLACEMENT = "trimtab.c.journal", "trimtab.c.placement"
@@ -53,7 +53,11 @@ class Played:
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, played: Played) -> None:
-    monkeypatch.setattr(publisher, "Producer", lambda _: played)
+    def new_producer(settings: dict[str, object]) -> Played:
+        assert ONE_AT_A_TIME.items() <= settings.items(), "else the first record of a partition can be lost"
+        return played
+
+    monkeypatch.setattr(publisher, "Producer", new_producer)
     monkeypatch.setattr(publisher, "pause", lambda *_: None)
     made = Publisher(Connection(kafka=KafkaSettings(bootstrap_servers="played:9092")), "t", lambda: False)
     made.publish([Record(topic=topic, key=b"k", value=b"v") for topic in (JOURNAL, PLACEMENT)])

@@ -309,7 +309,7 @@ def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -
         *(IntentRefused(what=what, answered=(), **nothing) for what in ("move", "undo", "approve", "reject", "forget")),
         Adopted(app=APP, owners={}, **nothing),
         StandbysPlaced(app=APP, rows={}, **nothing),
-        PlanEnded(app=APP, lost=frozenset({w0}), **nothing),
+        PlanEnded(app=APP, reason="", lost=frozenset({w0})),
         Restarted(app=APP, answered=(), **nothing),
         MaintenanceEnded(answered=(), **nothing),
         *(Resized(app=APP, **nothing, **what) for what in ({"drain": (w0,)}, {"short": 1}, {"keep": (w0,)})),

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 
 from tests.e2e.steering.app_names import BREACHES, Feature, named_for
 from tests.e2e.steering.cluster import Cluster, trimtabs_topics, until, worker
-from tests.e2e.steering.never_whole import never_whole
 from tests.e2e.steering.run_setup import APP, EXTRAS, OTHER_APP, REGROUP, SOURCE, SUMS, Setup, operators
 from tests.e2e.steering.scenarios import Act, Scenario, begin, hand_overs
 from tests.e2e.steering.standbys import name_standbys, warm
@@ -367,12 +366,6 @@ CHANGES = (
         promise="a new app, which does all inputs again; the old one has done once what it has committed, and ends",
         setup=Setup(seed=36),
         act=app_id_changed,
-    ),
-    Scenario(
-        name="one only reports, one restarts during a round",
-        promise="what the one owns stays; the others are steered on, also around the one that restarts",
-        setup=Setup(workers=4, rate=60.0, preload=300, session_s=8.0),
-        act=never_whole,
     ),
     Scenario(name="worker renamed", promise="steered on", setup=Setup(seed=30), act=worker_renamed),
     Scenario(

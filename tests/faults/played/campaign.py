@@ -91,6 +91,7 @@ class Campaign:
         stage.run.phase(str(cell))
         stage.notes.clear()
         stage.took.clear()
+        stage.emptied.clear()
         ear = Ear(stage, cell.fault.must_say)
         went = _Went(began_at=time.time())
         failure, interrupted = None, False

@@ -56,7 +56,7 @@ def all_workers(stage: Stage, target: Target) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """`lasts_s` = until its cause is gone; `victims` = the workers that lose their membership by it,
-    `lacking` = those that lack a broker and stay members.
+    `lacking` = those that lack a broker and may stay members.
 
     `spares_job`: broker and workers are left alone, or the job is to go on all the same.
     `needs_round`: it shows only when something is to be moved, so the load is shifted meanwhile.
@@ -237,7 +237,7 @@ def _cut_coordinator(stage: Stage, target: Target) -> Iterator[None]:
 
 @fault("other broker away from one worker", 40.0, SILENT_BROKER, lacking=the_worker, stage=TWO_BROKERS)
 def _cut_other_broker(stage: Stage, target: Target) -> Iterator[None]:
-    """The worker reaches the broker that coordinates its group, and stays a member."""
+    """The worker reaches the broker that coordinates its group: it stays a member unless the group rebalances."""
     with cut(stage, target.host, broker=2 - coordinator(stage.bootstrap, APP)):
         yield
 

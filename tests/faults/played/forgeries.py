@@ -15,7 +15,7 @@ from flights.readback import Record, read_topic
 from flights.steered_run import RunError
 from tests.faults.played.faults import STOPPED_S, fault
 from tests.faults.played.moments import Target
-from tests.faults.played.stage import Stage
+from tests.faults.played.stage import Stage, written_anew
 from tests.faults.recorded.history import PLANTED
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.names import HostId, topic_settings
@@ -178,6 +178,7 @@ def _delete(stage: Stage, part: str) -> str:
     admin = AdminClient({"bootstrap.servers": stage.bootstrap})
     admin.delete_topics([topic])[topic].result(GONE_LIMIT_S)
     stage.notes[f"rows of {part} lost"] = rows
+    stage.emptied.add(part)
     return topic
 
 
@@ -201,14 +202,17 @@ NOTICED = {
     part: (f"topics were re-created, reading them .*{part}|{ANOTHER}",) for part in ("snapshots", "acks", "intents")
 }
 NOTICED["placement"] = (f"publishing all placements again|{ANOTHER}",)
-"""By the controller.  Who reads the other topics logs nothing of it: that rows were lost is all there is to see."""
+"""By the controller.  Who reads the other topics logs nothing of it: what is written there afterwards shows that it
+goes on."""
+
+OF_TOPICS = {"spares_job": True, "needs_round": True, "needs_past": True}
 
 for _part in ("reports", "snapshots", "placement", "commands", "acks", "handover", "journal", "intents", "status"):
-    fault(f"topic {_part} recreated empty", STOPPED_S, f"rows of {_part} lost", *NOTICED.get(_part, ()),
-          spares_job=True, needs_round=True, needs_past=True)(_emptying(_part))  # fmt: skip
+    _shown = NOTICED.get(_part, (written_anew(_part),))
+    fault(f"topic {_part} recreated empty", STOPPED_S, f"rows of {_part} lost", *_shown, **OF_TOPICS)(_emptying(_part))
 
 
-@fault("topic events deleted", STOPPED_S, "rows of events lost", spares_job=True, needs_round=True, needs_past=True)
+@fault("topic events deleted", STOPPED_S, "rows of events lost", written_anew("events"), **OF_TOPICS)
 def _without_events(stage: Stage, target: Target) -> Iterator[None]:
     """The controller creates it again."""
     _delete(stage, "events")

@@ -5,13 +5,15 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from prometheus_client.parser import text_string_to_metric_families
 
+from flights.readback import read_topic
 from flights.watch import read_snapshots
-from tests.faults.played.stage import UNSEEN, Stage
+from tests.faults.played.stage import UNSEEN, Stage, written_anew
 from trimtab_sandbox.configuration import BROKER, host_name
 
 COUNTED = ("bad_commands", "command_refusals", "worker_refused_records", "journal_faults")
@@ -35,6 +37,7 @@ class Ear:
         stage = self._stage
         said = Counter(stage.notes)
         said.update(_counted(stage) - self._counted)
+        said.update(_written_anew(stage))
         if _lacks_hosts(stage, self._since):
             said[UNSEEN] = 1
         for path in _logs(stage):
@@ -57,6 +60,15 @@ class Ear:
 def unsaid(wanted: Sequence[str], said: Counter[str]) -> list[str]:
     """The patterns that nothing of what was said begins with."""
     return [pattern for pattern in wanted if not any(re.match(pattern, text) for text in said)]
+
+
+def _written_anew(stage: Stage) -> Counter[str]:
+    """How many records there are in topics that have been deleted."""
+    found: Counter[str] = Counter()
+    for part in stage.emptied:
+        with suppress(KafkaException, TimeoutError, KeyError):  # nobody has made it again
+            found[written_anew(part)] = sum(1 for _ in read_topic(stage.bootstrap, getattr(stage.cluster.topics, part)))
+    return found
 
 
 def _lacks_hosts(stage: Stage, since: float) -> bool:

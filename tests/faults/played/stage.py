@@ -120,6 +120,8 @@ class Stage:
         """What was seen and has no record in Kafka: processes that ended by themselves, lacks while waiting."""
         self.took: dict[str, float] = {}
         """Seconds that a moment waited for what it had set going, by what that was."""
+        self.emptied: set[str] = set()
+        """Trimtab's topics that have been deleted, by their parts of the name."""
         self.disks: dict[str, Disk] = {}
         """By name of the host (its agent's journal) or worker (its store); none where they cannot be made."""
         self.kept: set[str] = set()
@@ -272,6 +274,11 @@ class Stage:
                 self._revive_at = time.monotonic() + REVIVE_EVERY_S
                 with suppress(ClusterError, OSError):  # the next try comes soon
                     start()
+
+
+def written_anew(part: str) -> str:
+    """What is said when there are records in one of Trimtab's topics that has been deleted."""
+    return f"rows of {part} written anew"
 
 
 def write_down(cluster: SandboxCluster, folder: Path, strikes: Sequence[Strike], *, more: Sequence[str] = ()) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.faults.recorded.facts import DELAYS, SOURCE, Facts, Input, Written
-from tests.faults.recorded.groups import Commit, Place
+from tests.faults.recorded.groups import Commit, Generation, Place
 from tests.faults.recorded.history import Strike
-from tests.faults.recorded.ownership import Span, excused_s, owners_between
+from tests.faults.recorded.ownership import Span, between, excused_s
 from tests.faults.recorded.verdict import Bounds, Broken, Violation
 
 HELD_UP_S = 1.0
@@ -38,12 +38,14 @@ def copies(rows: Iterable[Written]) -> Copies:
 class Deaths:
     """Which outputs a death may have left uncommitted.
 
+    `left` = the workers that left the group because they lacked a broker.
     `committed_at` = when what an output is about was committed first; an output of which that is not known is missing.
     `last_at` = when each process wrote its last record.
     """
 
     strikes: Sequence[Strike]
     bounds: Bounds
+    left: Mapping[Strike, frozenset[str]] = field(default_factory=dict)
     committed_at: Mapping[Written, float] = field(default_factory=dict)
     last_at: Mapping[str, float] = field(default_factory=dict)
 
@@ -51,9 +53,13 @@ class Deaths:
         """The death of its worker that may have come before the commit of what this output says is done."""
         committed_at = self.committed_at.get(row, float("inf"))
         for strike in self.strikes:
-            if row.worker in strike.dead and committed_at > strike.at and self._is_uncommitted(row, strike):
+            if row.worker in self.gone(strike) and committed_at > strike.at and self._is_uncommitted(row, strike):
                 return strike
         return None
+
+    def gone(self, strike: Strike) -> frozenset[str]:
+        """The workers that were out of the group by a strike."""
+        return self.left.get(strike, frozenset()).union(strike.dead)
 
     def _is_uncommitted(self, row: Written, strike: Strike) -> bool:
         """Whether it was written too late to be committed: by what was struck, until its session ended at most.
@@ -85,7 +91,14 @@ def deaths_of(facts: Facts, extracted: Copies, strikes: Sequence[Strike], bounds
     last_at: dict[str, float] = {}
     for row in (*facts.extracted, *facts.counted, *facts.changed):
         last_at[row.process] = max(row.at, last_at.get(row.process, 0.0))
-    return Deaths(strikes=strikes, bounds=bounds, committed_at=committed_at, last_at=last_at)
+    left = {strike: _left(strike, facts.generations) for strike in strikes}
+    return Deaths(strikes=strikes, bounds=bounds, left=left, committed_at=committed_at, last_at=last_at)
+
+
+def _left(strike: Strike, generations: Iterable[Generation]) -> frozenset[str]:
+    """Those that lacked a broker and had nothing in a generation that began meanwhile."""
+    begun = [each for each in generations if strike.at < each.at <= strike.over_at]
+    return frozenset(worker for worker in strike.lacking if any(worker not in each.owners.values() for each in begun))
 
 
 def _first_commits(commits: Iterable[Commit]) -> Mapping[Place, tuple[list[int], list[float]]]:
@@ -234,8 +247,8 @@ def stood_still(
     for silence in found:
         lasted_s = silence.end - silence.start
         if strikes and silence.start >= strikes[0].at and lasted_s > bounds.goes_on_s:
-            owners = owners_between(spans.get(silence.place, ()), silence.start, silence.end)
-            allowed = bounds.goes_on_s + excused_s(strikes, silence.start, silence.end, bounds, owners)
+            meanwhile = between(spans.get(silence.place, ()), silence.start, silence.end)
+            allowed = bounds.goes_on_s + excused_s(strikes, silence.start, silence.end, bounds, meanwhile)
             if lasted_s > allowed:
                 text = f"{silence.place[0]}/{silence.place[1]}: nothing for {lasted_s:.1f} s of {allowed:.1f} allowed"
                 yield Violation(broken=Broken.STOOD_STILL, at=silence.start, text=text)
@@ -283,7 +296,7 @@ def _counted_again(facts: Facts, extracted: Copies, strikes: Sequence[Strike], d
     last: dict[str, tuple[float, int]] = {}
     for row in facts.changed:
         at, flights = last.get(row.table_key, (float("-inf"), 0))
-        if any(row.worker in strike.dead and at < strike.over_at and strike.at < row.at for strike in strikes):
+        if any(row.worker in deaths.gone(strike) and at < strike.over_at and strike.at < row.at for strike in strikes):
             again[row.table_key] += max(0, row.flights - flights - 1)
         last[row.table_key] = row.at, row.flights
     return again

@@ -42,7 +42,7 @@ class Strike:
 
     `dead` = the workers that were killed, stopped or cut off beyond their session: only they may repeat anything, and
     only what they did since their last commit.  `none_left` = that is all of them: nobody takes over before its cause
-    is gone.  `lacking` = the workers that lacked a broker and stayed in the group: their key groups may stand still
+    is gone.  `lacking` = the workers that lacked a broker and could stay in the group: their key groups may stand still
     meanwhile, and nobody else's.  `spares_job` = broker and workers were left alone: the job must go on.
     """
 

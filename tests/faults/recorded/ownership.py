@@ -147,12 +147,13 @@ def gaps(
 
 
 def excused_s(
-    strikes: Iterable[Strike], start: float, end: float, bounds: Bounds, owners: Collection[str] = ()
+    strikes: Iterable[Strike], start: float, end: float, bounds: Bounds, spans: Collection[Span] = ()
 ) -> float:
-    """What faults of workers and of the broker explain of a wait of these owners: their length, a session and a rejoin.
+    """What faults of workers and of the broker explain of a wait in these spans: their length, a session and a rejoin.
 
     Of a worker's death without its length: the others take over before it is back, if there are others.  Of a worker's
-    lack of a broker only its length, and only to itself: it stays the owner.
+    lack of a broker only its length, and only to itself: it stays the owner.  If the group rebalances meanwhile, the
+    others wait until it leaves.
     """
     excused = 0.0
     for strike in strikes:
@@ -160,16 +161,17 @@ def excused_s(
             continue
         lasted_s = strike.over_at - strike.at
         if strike.lacking:
-            excused += 0.0 if set(owners).isdisjoint(strike.lacking) else lasted_s
+            waits_s = bounds.leaves_s if any(start < span.start <= end for span in spans) else 0.0
+            excused += lasted_s if any(span.worker in strike.lacking for span in spans) else waits_s
         else:
             excused += 0.0 if strike.dead and not strike.none_left else lasted_s
             excused += bounds.session_s + bounds.rejoin_s
     return excused
 
 
-def owners_between(spans: Sequence[Span], start: float, end: float) -> set[str]:
-    """Who owned a place at any time between."""
-    return {span.worker for span in spans if span.start < end and start < span.end}
+def between(spans: Sequence[Span], start: float, end: float) -> list[Span]:
+    """The spans of a place at any time between."""
+    return [span for span in spans if span.start < end and start < span.end]
 
 
 def unowned(found: Iterable[Gap]) -> Iterator[Violation]:

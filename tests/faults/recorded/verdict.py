@@ -70,6 +70,8 @@ class Bounds:
     holds_s: float = 10.0
     """From a worker's loss of a broker until it does nothing more: 5 s after its next commit has begun, and what is
     begun then."""
+    leaves_s: float = 15.0
+    """For which a rebalance waits for a worker that lacks a broker: a quarter of Faust's `broker_rebalance_timeout`."""
     known_s: float = 10.0
     """From a placement's publication until every member of the group follows it."""
     clock_s: float = 0.05

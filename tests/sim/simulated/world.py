@@ -45,7 +45,7 @@ from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_or_make_key
 from trimtab_protocol.messages.host_keys import HostKeys
-from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, Stop, drain_key, encode_intent
+from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, Stop, encode_intent
 from trimtab_protocol.messages.local import Welcome
 from trimtab_protocol.messages.names import HostId, KeyGroup, Topics, WorkerId
 from trimtab_protocol.signing.hosts import HostChecking
@@ -373,7 +373,7 @@ class World:
 
     def undrain(self, worker: WorkerId) -> None:
         """`trimtab drain --undo`."""
-        self.take_back(drain_key(worker))
+        self.take_back(Drain.key_of(worker))
 
     # --- the truth
 

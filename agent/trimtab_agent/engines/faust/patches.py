@@ -98,6 +98,10 @@ out, and buffered outputs are given up after 20 s. A changelog is made again. | 
 | `leader-not-awaited` | A rebalance waits for records whose partition has no leader. Longer than \
 `broker_rebalance_timeout`, and all workers are out of the group. | It drops them after a quarter of that, and does \
 their events again. | `transport/producer.py`, `transport/consumer.py` |
+| `silent-leader-not-awaited` | A rebalance waits for records whose leader one worker does not reach, until the group \
+puts that worker out. It joins again at once, and what it had sent may arrive late, over what others write. | After a \
+quarter of `broker_rebalance_timeout` it resets its connections and leaves the group, and joins again when the leader \
+answers. | `transport/consumer.py`, `transport/producer.py`, `transport/client.py` |
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
@@ -157,6 +161,7 @@ class Patch(StrEnum):
     RIGHTS = "rights-awaited"
     DELETED = "deleted-topic-not-awaited"
     LEADER = "leader-not-awaited"
+    SILENT_LEADER = "silent-leader-not-awaited"
     TOPICS_KNOWN = "topics-known-before-assignment"
     ENDS_AT_POSITION = "recovery-ends-at-position"
     AS_STORED = "restored-as-stored"

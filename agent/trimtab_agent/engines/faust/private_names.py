@@ -307,16 +307,16 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         MessageAccumulator,
-        (Patch.FENCE, Patch.DELETED, Patch.LEADER),
+        (Patch.FENCE, Patch.DELETED, Patch.LEADER, Patch.SILENT_LEADER),
         "",
-        ("_batches", "_exception", "drain_by_nodes"),
+        ("_batches", "_pending_batches", "_exception", "drain_by_nodes"),
         (("fail_all", ("exception",)),),
     ),
     Private(
         MessageBatch,
-        (Patch.DELETED, Patch.LEADER),
+        (Patch.DELETED, Patch.LEADER, Patch.SILENT_LEADER),
         "",
-        ("_ttl", "record_count"),
+        ("tp", "_ttl", "record_count"),
         (("expired", ()), ("failure", ("exception",))),
     ),
     Private(aiokafka.cluster.ClusterMetadata, (Patch.DELETED,), "", ("_partitions", "_last_successful_refresh_ms")),
@@ -338,7 +338,7 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         aiokafka.client.AIOKafkaClient,
-        (Patch.FENCE, Patch.LEADERS_KEPT, Patch.REBOOTSTRAP),
+        (Patch.FENCE, Patch.LEADERS_KEPT, Patch.REBOOTSTRAP, Patch.SILENT_LEADER),
         "",
         ("_topics", "_sync_task", "_conns", "_get_conn_lock_value", "_metadata_max_age_ms"),
         (
@@ -347,9 +347,10 @@ PRIVATES: tuple[Private, ...] = (
             ("_wait_on_metadata", ("topic",)),
             ("_metadata_update", ("cluster_metadata", "topics")),
             ("bootstrap", ()),
+            ("ready", ("node_id",)),
         ),
     ),
-    Private(AIOKafkaConnection, (Patch.FENCE,), "", ("_writer",)),
+    Private(AIOKafkaConnection, (Patch.FENCE, Patch.SILENT_LEADER), "", ("_writer",)),
     Private(
         aiokafka.AIOKafkaConsumer,
         (),
@@ -387,13 +388,14 @@ PRIVATES: tuple[Private, ...] = (
     Private(FetchRequest, (Patch.NOT_ABORTED,), "", ("_isolation_level", "topics")),
     Private(
         COORDINATOR,
-        (Patch.FENCE, Patch.RIGHTS, Patch.DELETED, Patch.TOPICS_KNOWN),
+        (Patch.FENCE, Patch.RIGHTS, Patch.DELETED, Patch.TOPICS_KNOWN, Patch.SILENT_LEADER),
         "commits that prove membership; offsets that a worker has committed told apart from those that a tool has set",
         ("_closing", "generation", "group_id"),
         (
             ("_perform_assignment", ("response",)),
             ("_send_req", ("request",)),
             ("reset_generation", ()),
+            ("_maybe_leave_group", ()),
             ("request_rejoin", ()),
             ("_push_error_to_user", ("exc",)),
             ("commit_offsets", ("assignment", "offsets")),

@@ -4,6 +4,8 @@ import asyncio
 import copy
 import functools
 import logging
+import socket
+import struct
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
@@ -66,20 +68,46 @@ def ask_bootstrap_servers_again() -> None:
             return True
         if client._sync_task is None:  # not started, or closed
             return False
-        # A client of its own, so that this one's metadata stays whole while another broker is asked.
-        other = copy.copy(client)
-        for method in [name for name in vars(other) if hasattr(AIOKafkaClient, name)]:
-            delattr(other, method)  # wrapped by the producer, for this client and its metadata
+        other = _apart(client)  # so that this one's metadata stays whole while another broker is asked
         other.cluster = ClusterMetadata(metadata_max_age_ms=client._metadata_max_age_ms)
-        other._conns, other._get_conn_lock_value = {}, None
         try:
             await other.bootstrap()
             updated: bool = await ask(other, metadata, topics)
         except KafkaError:
             return False
         finally:
-            other._sync_task = None  # the client's own
             await other.close()
         return updated
 
     AIOKafkaClient._metadata_update = ask_known_brokers_first
+
+
+def _apart(client: Any) -> Any:
+    """A client with the same settings and connections of its own; to be closed."""
+    other = copy.copy(client)
+    for method in [name for name in vars(other) if hasattr(AIOKafkaClient, name)]:
+        delattr(other, method)  # wrapped by the producer, for this client and its metadata
+    other._conns, other._get_conn_lock_value, other._sync_task = {}, None, None
+    return other
+
+
+async def answers(client: Any, broker: int, limit_s: float) -> bool:
+    """Whether a broker of the client's metadata takes a new connection within `limit_s`."""
+    other = _apart(client)
+    try:
+        async with asyncio.timeout(limit_s):
+            return bool(await other.ready(broker))
+    except TimeoutError:
+        return False
+    finally:
+        await other.close()
+
+
+def reset_connections(client: Any) -> None:
+    """End all connections now: of what the other side does not have yet nothing is sent, not by the kernel either."""
+    for connection in list(client._conns.values()):
+        if connection._writer is not None:
+            linger = struct.pack("ii", 1, 0)
+            connection._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            connection._writer.transport.abort()
+            connection.close()

@@ -54,6 +54,12 @@ UNACKNOWLEDGED_S = 300.0
 """How long an event may hold up the commits of later ones that are done before it is told."""
 FORBIDDEN_S = 5.0
 """How long after a refusal to read a topic it is told."""
+SILENT_S = 5.0
+"""How long a broker that is asked may be silent before it counts as out of reach."""
+CUT_OFF = (
+    "%s, and the group waits for what was sent there: this worker leaves the group, and joins again when it does. "
+    "What was done since the last commit is done again"
+)
 COMMITS_WAIT = "its outputs or commits do not get through"
 UNREADABLE_S = 10.0
 """How often it is tried to read what could not be read."""
@@ -150,6 +156,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """True from a revocation until Faust has started to recover the new assignment and dropped the old recovery."""
         self._sought = False
         self._open = False
+        self._left: str | None = None
+        """Which broker does not answer, if this worker has left the group for that reason."""
+        self._left_for: frozenset[Any] = frozenset()
+        """The partitions for which outputs waited then."""
         self._round: dict[TP, list[Any]] = {}
         self._delivering: TP | None = None
         self._delivered: dict[TP, deque[int]] = {}
@@ -475,19 +485,52 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         limit_s = self.app.conf.broker_rebalance_timeout
-        if not await self.drain(sources, limit_s / 2):
-            self.not_finished("the rebalance continues")
-        if sources:  # else this may be the first join, with nothing to send
-            await self.app.producer.flush_or_drop(limit_s / 4)
+        leaving = asyncio.ensure_future(self._leave_if_cut_off(limit_s / 4))
         try:
+            if not await self.drain(sources, limit_s / 2):
+                self.not_finished("the rebalance continues")
+            if sources:  # else this may be the first join, with nothing to send
+                await self.app.producer.flush_or_drop(limit_s / 4)
             await self._on_partitions_revoked(revoked)
             if self._held:
                 await self.app.producer.flush()  # what was sent again must not follow what the next owner writes
         finally:
+            if self._left is None:
+                leaving.cancel()
+            await asyncio.wait([leaving])
             self.transport.guard.refused.leave()
             self.forget(sources | revoked)
             self._writes_from = written_here  # those that stay here go on
             self._closed |= written_here.keys()
+        await self._until_within_reach()
+
+    async def _leave_if_cut_off(self, limit_s: float) -> None:
+        """Leave the group if a broker that does not answer this worker has kept its outputs waiting for `limit_s`.
+
+        The others would wait for it.  Where the broker of the group is silent too, they do not.
+        (patch silent-leader-not-awaited)
+        """
+        since = self._thread.committing_since or uptime()
+        await asyncio.sleep(since + limit_s - SILENT_S - uptime())
+        while True:
+            producer = self.app.producer._producer
+            waiting = producer.waiting() if producer is not None and not self._thread.coordinator_silent else ()
+            if (silent := await producer.silent_leader(waiting, SILENT_S) if waiting else None) is not None:
+                break
+            await asyncio.sleep(ENDS_INTERVAL_S)
+        self.log.error(CUT_OFF, silent)
+        self._left, self._left_for = silent, frozenset(waiting)
+        producer.cut_off()
+        await self._thread.leave(SILENT_S)
+
+    async def _until_within_reach(self) -> None:
+        """After it has left the group, wait until the broker answers; then this worker joins again."""
+        while self._left is not None:
+            await self.sleep(RETRY_S)
+            if self.should_stop or self.app.should_stop:
+                return
+            await self._thread.run(self._thread.touch)
+            self._left = await self.app.producer._producer.silent_leader(self._left_for, SILENT_S)
 
     async def finish(self) -> None:
         """Finish begun events before Faust stops and clears the queues (patch begun-events-finished)."""
@@ -827,6 +870,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def out_of_reach(self, tps: Collection[TP] | None = None) -> str | None:
         """Why one of these (all) partitions is not read, or nothing committed; None: all is well, as far as known."""
+        if self._left is not None:
+            return self._left
         silent = self._ends.out_of_reach() if tps is None else self._ends.out_of_reach().intersection(tps)
         if silent:
             return self._thread.silence(min(silent))
@@ -851,7 +896,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._let_go_of_failed()
             self.in_work.see(self._all_begun(), time.monotonic())
             self.tell_of_gaps(time.time())
+            self.recall_if_fenced()
             await self._ends.refresh(self._thread, list(self._position))
+
+    def recall_if_fenced(self) -> None:
+        """Let nothing arrive late when the network is back: the kernel would go on sending (patch fence-after-session).
+
+        The next owner may have written by then.
+        """
+        producer = self.app.producer._producer
+        if producer is not None and self.fence.closed_now():
+            producer.recall()
 
     def tell_of_gaps(self, now: float) -> None:
         """Tell of an event that holds up all commits of its partition; `now` in epoch seconds.

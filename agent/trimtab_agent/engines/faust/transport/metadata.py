@@ -25,6 +25,12 @@ pause would flood the worker's log.
 """
 
 
+def silence_of(cluster: Any, broker: int | None) -> str | None:
+    """How operators know a broker that does not answer; None: the metadata does not have it."""
+    known = None if broker is None else cluster.broker_metadata(broker)
+    return None if known is None else f"broker {broker} at {known.host}:{known.port} does not answer"
+
+
 class TopicMetadata:
     """Waits for topics in the metadata of one aiokafka client.  Everything runs on the client's event loop."""
 

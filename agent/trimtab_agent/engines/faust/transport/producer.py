@@ -3,7 +3,8 @@
 It goes on after a refused record, and no offset is committed after it has failed.
 
 (patch flush-waits-for-all, patch fence-after-session, patch go-on-after-refusal, patch end-when-state-fails,
-patch impossible-record-refused, patch leaders-not-forgotten, patch brokers-awaited, patch leader-not-awaited)
+patch impossible-record-refused, patch leaders-not-forgotten, patch brokers-awaited, patch leader-not-awaited,
+patch silent-leader-not-awaited)
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import logging
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextvars import ContextVar
 from typing import Any, Self
 
@@ -36,7 +37,8 @@ from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, break_
 from trimtab_agent.engines.faust.safety.refused import REFUSALS, refusal
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
-from trimtab_agent.engines.faust.transport.metadata import NO_LEADER
+from trimtab_agent.engines.faust.transport.client import answers, reset_connections
+from trimtab_agent.engines.faust.transport.metadata import NO_LEADER, silence_of
 from trimtab_agent.engines.faust.waiting import POLL_S
 from trimtab_protocol.wording import first_few
 
@@ -210,6 +212,29 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         waiting = sorted(tp for tp in self._message_accumulator._batches if leader(tp) in (None, NO_LEADER))
         return [f"{tp.topic}/{tp.partition}" for tp in waiting] + sorted(+self._asked_for)
 
+    def waiting(self) -> set[TopicPartition]:
+        """The partitions of which records are not in their logs, as far as is known."""
+        accumulator = self._message_accumulator
+        return {*accumulator._batches, *(batch.tp for batch in accumulator._pending_batches)}
+
+    async def silent_leader(self, tps: Collection[TopicPartition], limit_s: float) -> str | None:
+        """Which broker leads one of these partitions and does not answer this worker; None: all answer."""
+        cluster = self.client.cluster
+        for leader in sorted({leader for tp in tps if (leader := cluster.leader_for_partition(tp)) is not None}):
+            if (silent := silence_of(cluster, leader)) and not await answers(self.client, leader, limit_s):
+                return silent
+        return None
+
+    def cut_off(self) -> None:
+        """Send nothing more of this generation, and let nothing that is in flight arrive later."""
+        self.drop_what_waits()
+        self.recall()
+
+    def recall(self) -> None:
+        """Let nothing that is in flight arrive from now on; it is sent again if this worker is still a member."""
+        if self._in_flight:
+            reset_connections(self.client)
+
     def drop_what_waits(self) -> None:
         """Send nothing more, and let go of what is not in flight."""
         self.condemned = self.fence.dropped = True
@@ -220,7 +245,7 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
                 batch.failure(accumulator._exception)
 
     def _withheld(self) -> bool:
-        return self._in_flight > 0 and self.fence.closed(uptime())
+        return self._in_flight > 0 and (self.condemned or self.fence.closed(uptime()))
 
     def _look_at(self, code: int, tp: TopicPartition, batch: bytes, *, unsure: bool) -> None:
         """Give the next batch of a partition the number of one that was refused (patch go-on-after-refusal).

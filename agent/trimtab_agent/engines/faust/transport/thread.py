@@ -5,6 +5,7 @@ refused if the group has moved on.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
@@ -35,7 +36,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs
-from trimtab_agent.engines.faust.transport.metadata import NO_LEADER, TopicMetadata
+from trimtab_agent.engines.faust.transport.metadata import NO_LEADER, TopicMetadata, silence_of
 from trimtab_agent.engines.faust.transport.unreadable import stand_at_unreadable
 
 log = logging.getLogger(__name__)
@@ -259,11 +260,14 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
         Without anything to commit, unanswered heartbeats say that the broker of the group is silent.
         """
-        now, since = uptime(), self.committing_since
-        if since is not None and now - since > COMMIT_LIMIT_S:
-            return True
+        since = self.committing_since
+        return (since is not None and uptime() - since > COMMIT_LIMIT_S) or self.coordinator_silent
+
+    @property
+    def coordinator_silent(self) -> bool:
+        """Whether the broker of the group has answered no heartbeat for some time."""
         interval_s: float = self.app.conf.broker_heartbeat_interval
-        return self.fence.silent_s(now) > COMMIT_LIMIT_S + interval_s
+        return self.fence.silent_s(uptime()) > COMMIT_LIMIT_S + interval_s
 
     async def wait_for_topics(self, topics: Collection[str], limit_s: float) -> frozenset[str]:
         """Wait until the broker knows these topics; returns those that are still unknown after `limit_s`."""
@@ -435,11 +439,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     def silence(self, tp: TP) -> str:
         """Why nothing is heard of this partition, as operators know its broker.  Callable from any thread."""
         cluster = self._ensure_consumer()._client.cluster
-        number = cluster.leader_for_partition(_key(tp))
-        broker = None if number is None else cluster.broker_metadata(number)
-        if broker is None:
-            return f"{tp.topic}/{tp.partition} has no leader"
-        return f"broker {number} at {broker.host}:{broker.port} does not answer"
+        silent = silence_of(cluster, cluster.leader_for_partition(_key(tp)))
+        return silent or f"{tp.topic}/{tp.partition} has no leader"
 
     def positions(self, tps: Collection[TP]) -> dict[TP, int]:
         """The offsets that are read next, of those partitions of which that is known."""
@@ -454,6 +455,14 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     def request_rejoin(self) -> None:
         """Ask the group for a rebalance."""
         self._ensure_consumer()._coordinator.request_rejoin()
+
+    async def leave(self, limit_s: float) -> None:
+        """Leave the group; if its broker does not answer in time, it puts this worker out after the session."""
+        coordinator = self._ensure_consumer()._coordinator
+        self.fence.lose()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._in_thread(coordinator._maybe_leave_group())
 
     def attach(self, generation: int, positions: Mapping[TP, int]) -> None:
         """Fetch these partitions from these offsets, adding them to the live assignment if they are not in it."""

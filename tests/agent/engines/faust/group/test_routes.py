@@ -13,7 +13,8 @@ from faust.web.exceptions import ServiceUnavailable
 from tests.agent.engines.faust.group.test_assignor import FIRST, Worker, placement, rejoin
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.placed_keys import MAX_OTHERS, PlacedKeys
-from trimtab_agent.engines.faust.steering.handover_receiver import MAX_UNCONFIRMED, HandoverReceiver
+from trimtab_agent.engines.faust.steering import handover_receiver
+from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
 from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, WorkerId
@@ -133,12 +134,15 @@ def test_a_record_that_placement_or_group_do_not_confirm_changes_nothing(
     assert [worker.asks() for worker in workers] == [URLS[0]] * 3
 
 
-def test_a_record_waits_for_its_placement_and_many_of_them_are_dropped(workers: list[Asked]) -> None:
-    for number in range(3 * MAX_UNCONFIRMED):
+def test_a_record_waits_for_its_placement_and_many_of_them_are_dropped(
+    workers: list[Asked], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover_receiver, "MAX_UNCONFIRMED", 20)
+    for number in range(60):
         workers[1].reads(handover=f"invented-{number}", target=WorkerId("w9"))
     workers[1].reads()
     assert workers[1].asks() == URLS[0]
-    assert len(workers[1].receiver._unconfirmed) == MAX_UNCONFIRMED
+    assert len(workers[1].receiver._unconfirmed) == 20
 
     workers[1].shared.offer(AFTER)
     workers[1].receiver.confirm()

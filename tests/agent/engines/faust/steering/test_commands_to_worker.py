@@ -116,7 +116,7 @@ async def has_state(changelogs: Collection[str]) -> bool:
 
 
 class Worker:
-    def __init__(self, *, placed: WorkerId = OTHER) -> None:
+    def __init__(self, *, placed: WorkerId = OTHER, settings: SteeringSettings = SETTINGS) -> None:
         self.shared = PluginState(cluster="c", app=APP, worker=ME)
         self.shared.offer(Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={SUMS: ((placed, ME),)}))
         self.handover, self.standbys, self.reconciler = Handover(), Standbys(), Reconciler()
@@ -135,7 +135,7 @@ class Worker:
             shared=self.shared,
             work=BackgroundWork(),
             pending=PendingHandovers(),
-            settings=SETTINGS,
+            settings=settings,
             **parts,
         )
         self.executor = FaustCommandExecutor(self.parts)
@@ -285,9 +285,9 @@ def to_me(**changed: Any) -> HandoverRecord:
     return HandoverRecord(**{**fields, **changed})
 
 
-def target(fault: Exception | None = None) -> tuple[Worker, list[dict[TP, int]]]:
+def target(fault: Exception | None = None, settings: SteeringSettings = SETTINGS) -> tuple[Worker, list[dict[TP, int]]]:
     """A worker that the placement names as the next owner of THEIRS, and the offsets at which it takes over."""
-    worker, taken = Worker(), list[dict[TP, int]]()
+    worker, taken = Worker(settings=settings), list[dict[TP, int]]()
     rows = {SUMS: ((OTHER, ME), (ME, OTHER))}
     worker.shared.offer(Placement(cluster="c", app=APP, epoch=Epoch(1, 2), owners=rows))
 
@@ -354,11 +354,12 @@ def test_what_the_placement_gives_to_somebody_else_is_not_taken() -> None:
 def test_what_cannot_be_taken_goes_back_to_its_source_or_if_that_is_not_safe_to_a_rebalance(
     fault: Exception, *, returned: bool, answered: bool
 ) -> None:
-    worker, _ = target(fault)
+    worker, _ = target(fault, replace(SETTINGS, took_limit_s=60.0) if answered else SETTINGS)
 
     async def released() -> None:
         receiving = asyncio.ensure_future(worker.receiver.receive(to_me(), time.time()))
-        await asyncio.sleep(0.01)
+        while returned and not worker.published:
+            await asyncio.sleep(0)
         if returned and answered:
             await worker.receiver.receive(took(given_back(to_me())), time.time())
         await receiving

@@ -17,8 +17,9 @@ from faust.types import TP
 from faust.types.transports import SchedulingStrategyT
 from faust.types.tuples import ConsumerMessage
 
+from tests.agent.engines.faust.transport.brokers import listening
 from trimtab_agent.engines.faust import SteeringSettings
-from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.transport import consumer as consumer_module
 from trimtab_agent.engines.faust.transport.consumer import (
@@ -27,6 +28,7 @@ from trimtab_agent.engines.faust.transport.consumer import (
     SteeredConsumer,
     SteeredTransport,
 )
+from trimtab_agent.engines.faust.transport.producer import FencedProducer
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
 from trimtab_agent.engines.faust.transport.unreadable import UnreadableRecord
 
@@ -741,6 +743,115 @@ def test_a_rebalance_leaves_time_to_join_after_it_has_waited_for_what_was_sent(
     consumer.watcher = Watched()  # type: ignore[assignment]
     consumer.loop.run_until_complete(consumer.on_partitions_revoked({ONE}))
     assert waits == [("begun events", 30.0), ("flush", 15.0), ("Faust waits for the rest, and commits", 0.0)]
+
+
+class Group:
+    """As much of the consumer's thread as a rebalance needs; `left` = how often the worker has left its group."""
+
+    def __init__(self, fence: Fence) -> None:
+        self.left = 0
+        self.coordinator_silent = self.commit_waits = False
+        self.committing_since: float | None = None
+        self._fence = fence
+
+    async def leave(self, _: float) -> None:
+        self.left += 1
+        self._fence.lose()
+
+    async def run(self, step: Callable[[], None]) -> None:
+        step()
+
+    def touch(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["silent", "silent for what is sent last", "it answers, and takes nothing", "the group's broker is silent too"],
+)
+def test_a_worker_whose_outputs_wait_for_a_silent_leader_leaves_the_group_until_it_answers(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """The group would wait for it.  Where the leader lacks copies in sync it answers, and all workers wait alike."""
+    out, last = TopicPartition("out", 0), list[asyncio.Future[Any]]()
+
+    async def revoke(_: Any) -> None:
+        if case == "silent for what is sent last":  # by a handler of Faust's signal, for example
+            assert consumer.app.producer._producer is not None
+            producer = consumer.app.producer._producer
+            last.append(await producer._message_accumulator.add_message(out, b"k", b"v", 1200.0))
+            await asyncio.wait(last)
+
+    async def story() -> None:
+        async with listening(deaf=case != "it answers, and takes nothing") as broker:
+            producer = FencedProducer(consumer.fence, print, print, bootstrap_servers="127.0.0.1:1")
+            rows = [(0, "out", False, [(0, 0, 1, [1], [1])])]
+            producer.client.cluster.update_metadata(
+                SimpleNamespace(
+                    API_VERSION=1, brokers=[(1, "127.0.0.1", broker.port, None)], controller_id=1, topics=rows
+                )
+            )
+            steered = consumer.transport.create_producer()
+            consumer.app.producer, steered._producer = steered, producer
+            await steered.buffer.start()
+            if case != "silent for what is sent last":
+                last.append(await producer._message_accumulator.add_message(out, b"k", b"v", 1200.0))
+            rebalancing = asyncio.create_task(consumer.on_partitions_revoked({ONE}))
+            if not case.startswith("silent"):
+                while broker.heard < 3 and case == "it answers, and takes nothing":
+                    await asyncio.sleep(0.01)
+                await asyncio.wait([rebalancing], timeout=0.5)
+                assert (group.left, last[0].done(), consumer.out_of_reach()) == (0, False, None)
+                producer._message_accumulator._batches.pop(out)[0].done_noack()
+                await asyncio.wait_for(rebalancing, 20.0)
+            else:
+                while not group.left:
+                    await asyncio.sleep(0.01)
+                await asyncio.wait(last)
+                silent = f"broker 1 at 127.0.0.1:{broker.port} does not answer"
+                assert (type(last[0].exception()), consumer.out_of_reach()) == (WorkerFenced, silent)
+                assert (consumer.fence.dropped, producer.condemned) == (True, True), "else it would be committed"
+                seen = broker.heard
+                while broker.heard == seen:
+                    await asyncio.sleep(0.01)
+                assert not rebalancing.done(), "it would join again without it"
+                broker.deaf = False
+                await asyncio.wait_for(rebalancing, 20.0)
+                assert (group.left, consumer.out_of_reach()) == (1, None)
+            steered.buffer._stopped.set()
+
+    group: Any = Group(consumer.fence)
+    group.coordinator_silent = case == "the group's broker is silent too"
+    consumer._thread, consumer.watcher = group, Watched()  # type: ignore[assignment]
+    consumer.app.conf.broker_rebalance_timeout = 0.8
+    for name, seconds in {"SILENT_S": 0.1, "RETRY_S": 0.05, "ENDS_INTERVAL_S": 0.05}.items():
+        monkeypatch.setattr(consumer_module, name, seconds)
+    monkeypatch.setattr(consumer, "_on_partitions_revoked", revoke)
+    consumer.loop.run_until_complete(asyncio.wait_for(story(), 60.0))
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_is_in_flight_when_the_session_ends_is_recalled(consumer: SteeredConsumer, *, closed: bool) -> None:
+    async def story() -> None:
+        async with listening(deaf=False) as broker:
+            steered = consumer.transport.create_producer()
+            consumer.app.producer = steered
+            consumer.recall_if_fenced()  # before the first join there is none
+            steered._producer = producer = FencedProducer(consumer.fence, print, print, bootstrap_servers="127.0.0.1:1")
+            producer.client.cluster.update_metadata(
+                SimpleNamespace(
+                    API_VERSION=1, brokers=[(1, "127.0.0.1", broker.port, None)], controller_id=1, topics=[]
+                )
+            )
+            connection = await producer.client._get_conn(1)
+            for in_flight in (0, 1):
+                producer._in_flight = in_flight
+                consumer.recall_if_fenced()
+                assert connection.connected() is not (closed and bool(in_flight))
+            connection.close()
+
+    if closed:
+        consumer.fence.heard(0.0)  # when the machine started
+    consumer.loop.run_until_complete(asyncio.wait_for(story(), 60.0))
 
 
 @pytest.mark.parametrize("tables", [False, True])

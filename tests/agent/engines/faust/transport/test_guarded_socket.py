@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.security.certificates import make_certificates
+from trimtab_agent.engines.faust.transport.client import reset_connections
 from trimtab_agent.engines.faust.transport.producer import guard
 
 LARGE = 32 << 20
@@ -99,6 +100,26 @@ def test_a_request_that_waits_half_sent_is_not_completed_after_it_has_closed(con
             await asyncio.sleep(0.2)
 
     assert 0 < asyncio.run(received(contexts, send)) < LARGE
+
+
+def test_what_the_kernel_still_has_of_a_connection_that_is_reset_never_arrives(contexts: Contexts) -> None:
+    """A worker that has left its group is back later than its packets would be: they would follow what others wrote."""
+
+    def sending(*, reset: bool) -> Callable[[asyncio.StreamWriter, asyncio.Event], Any]:
+        async def send(writer: asyncio.StreamWriter, read: asyncio.Event) -> None:
+            with guarded(writer) as close:
+                writer.write(bytes(LARGE))
+                await asyncio.sleep(0)
+                close()
+                if reset:
+                    connections = {1: SimpleNamespace(_writer=writer, close=writer.close)}
+                    reset_connections(SimpleNamespace(_conns=connections))
+                read.set()
+                await asyncio.sleep(0.2)
+
+        return send
+
+    assert asyncio.run(received(contexts, sending(reset=True))) < asyncio.run(received(contexts, sending(reset=False)))
 
 
 def test_a_connection_that_is_not_there_or_has_no_socket_of_python_is_left_alone() -> None:
