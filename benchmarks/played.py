@@ -5,6 +5,7 @@ Decider, solver and execution are the real ones; hosts, engine and stream are pl
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
-from trimtab_controller.decider.values.decision import Adopted, Planned, Resized, Scaled, StandbysPlaced
+from trimtab_controller.decider.values.decision import Adopted, Planned, Resized, Scaled, Skip, StandbysPlaced
 from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.decider.window.owned import OwnedTable
 from trimtab_controller.decider.window.view import Worker
@@ -84,25 +85,13 @@ class PlayedController:
                     self._decide(now, deciding.SolverAnswered(answer=found))
                 case deciding.Decided(decision=decision):
                     self.decision = decision
-                    if isinstance(decision, self._acts_on):
+                    if isinstance(decision, self._acts_on) and not isinstance(decision, Skip):
                         self._carry_out(now, decision)
 
-    def _carry_out(self, now: float, decision: object) -> None:
-        event: executing.Event | None = None
-        match decision:
-            case Planned(plan=plan, standbys=rows):
-                event = executing.PlanDecided(plan=plan, standbys=rows)
-            case Adopted(app=app, owners=owners, standbys=rows):
-                event = executing.PlacementWanted(app=app, owners=owners, standbys=rows)
-            case StandbysPlaced(app=app, rows=rows):
-                event = executing.StandbysWanted(app=app, rows=rows)
-            case Scaled(kind=kind, worker=worker, host=host, app=app):
-                event = executing.ScalingWanted(kind=kind, worker=worker, host=host, app=app)
-            case Resized(app=app, drain=drain, keep=keep, change=change):
-                start = {row.worker: row.host for row in decision.start}
-                event = executing.ResizeWanted(app=app, start=start, drain=drain, keep=keep, change=change)
-        if event is not None:
-            self._perform(now, self._execution.on_event(now, event))
+    def _carry_out(self, now: float, decision: executing.Event) -> None:
+        if isinstance(decision, Planned | Adopted | StandbysPlaced):
+            decision = replace(decision, lacking={})  # new standbys restore at once
+        self._perform(now, self._execution.on_event(now, decision))
 
     def _perform(self, now: float, actions: list[executing.Action]) -> None:
         for action in actions:

@@ -11,7 +11,6 @@ from trimtab_protocol.console_documents import (
     ClusterDocument,
     EventDocument,
     Flow,
-    HostKeyRow,
     HostOrder,
     HostRow,
     IntentDocument,
@@ -32,7 +31,6 @@ from trimtab_protocol.console_documents import (
     RuleDocument,
     Runbook,
     SessionDocument,
-    SignaturesDocument,
     WorkerOrder,
     ZoneRow,
 )
@@ -111,14 +109,6 @@ class Reads:
     def rules(self) -> Iterator[RuleDocument]:
         """The rules that the controller knows, those of controller.toml first."""
         return self._pages(RuleDocument, "rules")
-
-    def signatures(self) -> SignaturesDocument:
-        """Whether hosts sign what they say, and how many of them can."""
-        return self._link.get(SignaturesDocument, "signatures")
-
-    def host_keys(self, *, name: str = "") -> Iterator[HostKeyRow]:
-        """The keys of hosts: first where something is refused, then where there is none."""
-        return self._pages(HostKeyRow, "host-keys", name=name)
 
     def pool(self) -> Iterator[PoolStatus]:
         """The workers that can be started."""

@@ -27,7 +27,7 @@ LOOK_BACK_S = 300.0
 CONTROLLERS_EVERY_S = 10.0
 """How often the broker is asked who is in the group of controllers."""
 LOOK_AGAIN_S = 60.0
-"""How often events and keys of hosts are looked for while their topic is missing or may not be read."""
+"""How often events are looked for while their topic is missing or may not be read."""
 AT_ONCE = 500
 """Most messages to take in between two looks at whether the process should end."""
 
@@ -41,18 +41,13 @@ def newest_windows(messages: Sequence[Message], snapshots: str) -> Iterator[Mess
     return (m for number, m in enumerate(messages) if number not in window or window[number] in newest)
 
 
-def optional_places(consumer: Consumer, topics: Topics) -> tuple[list[TopicPartition], list[TopicPartition]]:
-    """Where to read events and keys of hosts; empty where there is no such topic, or it may not be read."""
-
-    def places(what: str, look: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
-        try:
-            return look()
-        except ReadError as error:
-            log.info("no %s are shown: %s", what, error)
-            return []
-
-    events = places("events", lambda: newest_events(consumer, topics.events, MAX_EVENTS))
-    return events, places("keys of hosts", lambda: starts(consumer, [topics.keys]))
+def places_of_events(consumer: Consumer, topics: Topics) -> list[TopicPartition]:
+    """Where to read events; empty where there is no such topic, or it may not be read."""
+    try:
+        return newest_events(consumer, topics.events, MAX_EVENTS)
+    except ReadError as error:
+        log.info("no events are shown: %s", error)
+        return []
 
 
 class Reader:
@@ -101,14 +96,12 @@ class Reader:
         compacted = (topics.status, topics.intents, topics.placement, topics.journal)
         with reading(self._connection, "console") as consumer:
             at = time.time() - LOOK_BACK_S
-            events, keys = optional_places(consumer, topics)
-            found = drain(
-                consumer, [*starts(consumer, compacted), *since(consumer, topics.snapshots, at), *events, *keys]
-            )
+            events = places_of_events(consumer, topics)
+            found = drain(consumer, [*starts(consumer, compacted), *since(consumer, topics.snapshots, at), *events])
         self._watch.restart()
         for message in newest_windows(found.messages, topics.snapshots):
             self._watch.take(message)
-        read = (*compacted, topics.snapshots, topics.events, topics.keys)
+        read = (*compacted, topics.snapshots, topics.events)
         positions = [each for topic in read for each in found.positions(topic)]
         del found
         self._watch.set_reading(read=True, fault=None)
@@ -116,10 +109,11 @@ class Reader:
         try:
             look_at = time.monotonic() + LOOK_AGAIN_S
             while not self._stopping() and not follower.take_recreated():
-                if not (events and keys) and time.monotonic() >= look_at:
+                if not events and time.monotonic() >= look_at:
                     look_at = time.monotonic() + LOOK_AGAIN_S
-                    if self._is_there_more(events=not events, keys=not keys):
-                        return
+                    with reading(self._connection, "console") as consumer:
+                        if places_of_events(consumer, topics):
+                            return
                 for message in follower.consume(AT_ONCE, timeout_s=0.2):
                     if message.error() is None:
                         self._watch.take(message)
@@ -127,12 +121,6 @@ class Reader:
                         raise KafkaException(message.error())
         finally:
             follower.close()
-
-    def _is_there_more(self, *, events: bool, keys: bool) -> bool:
-        """Whether a topic is there now that was missing."""
-        with reading(self._connection, "console") as consumer:
-            events_now, keys_now = optional_places(consumer, self._topics)
-        return (events and bool(events_now)) or (keys and bool(keys_now))
 
     def ask_for_controllers(self) -> None:
         """Ask from time to time who is in the group of controllers."""

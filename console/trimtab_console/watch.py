@@ -11,14 +11,13 @@ from confluent_kafka import Message
 from trimtab_console.events import Events
 from trimtab_console.flows import OperatorFlows, flows_of
 from trimtab_console.history import History
-from trimtab_console.host_keys import KeysOfHosts, key_rows
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Round
 from trimtab_controller.leadership.group import Member
 from trimtab_controller.loop.inbox import MAX_INTENTS, Inbox
 from trimtab_controller.seen import Seen, most_telling
-from trimtab_protocol.console_documents import HostKeyRow, Point
+from trimtab_protocol.console_documents import Point
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.intents import Intent
@@ -45,7 +44,7 @@ class Known:
     `intent_keys` = keys of the intents in force, also of those that cannot be read; `intents_read` = offset of the last
     record of their topic, None before the first.
     `read` = whether the topics have been read to the ends that they had when the console started; `fault` = why Kafka
-    cannot be read now.  `told` = events taken so far, `keys_told` = records of keys of hosts.
+    cannot be read now.  `told` = events taken so far.
     """
 
     version: int = 0
@@ -60,7 +59,6 @@ class Known:
     controllers: Sequence[Member] | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
     told: int = 0
-    keys_told: int = 0
     read: bool = False
     fault: str | None = None
 
@@ -87,7 +85,6 @@ class Watch:
         self._inbox = Inbox(topics, clock, trusted=trusted)
         self._history = History()
         self._events = Events(topics.cluster)
-        self._keys = KeysOfHosts(topics.cluster, trusted)
         self._rejected: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._known = Known()
@@ -108,18 +105,6 @@ class Watch:
         with self._lock:
             return self._events.kept()
 
-    @property
-    def verifies(self) -> bool:
-        """Whether what is signed counts only if a trusted key has signed it."""
-        return self._trusted is not None
-
-    def host_keys(self) -> list[HostKeyRow]:
-        """Who speaks for each host."""
-        with self._lock:
-            records, refused = self._keys.records, self._keys.refused
-        seen = self.known.seen(self._clock())
-        return key_rows(records, refused, seen.status if seen is not None else None)
-
     def take(self, message: Message) -> None:
         """Note a message.  One that cannot be read is counted, and changes nothing else."""
         if message.topic() == self._topics.status:
@@ -129,10 +114,6 @@ class Watch:
                 is_new = self._events.take(message)
             if is_new:
                 self._change(told=self._known.told + 1)
-        elif message.topic() == self._topics.keys:
-            with self._lock:
-                self._keys.take(message)
-            self._change(keys_told=self._known.keys_told + 1)
         else:
             self._take_event(message)
 
@@ -149,7 +130,6 @@ class Watch:
         with self._lock:
             self._history.restart()
             self._events = Events(self._topics.cluster)
-            self._keys = KeysOfHosts(self._topics.cluster, self._trusted)
         self._inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
         self._change(
             statuses={}, snapshot=None, flows={}, placements={}, intents=(), intent_keys=frozenset(),

@@ -91,7 +91,7 @@ def same(value: Any, expected: Any) -> bool:
 def use_everything(client: Client) -> None:
     """Each method, with each of its parameters."""
     (plan, *_) = client.plans(app=APP)
-    client.cluster(), client.session(), client.signatures(), client.app(APP), client.size(APP)
+    client.cluster(), client.session(), client.app(APP), client.size(APP)
     client.headroom(APP), client.operators(APP)
     client.worker("orders-1"), client.bars(app=APP, most=40), client.plan(plan.plan), client.runbook("no_leader")
     client.key_group_map(APP, OPERATOR, cells=10), client.explanation(PLAN), client.why(APP, OPERATOR, 1)
@@ -99,7 +99,7 @@ def use_everything(client: Client) -> None:
     for rows in (
         client.workers(app=APP, host="host-0001", state=WorkerState.RUNNING, name="ord", order=WorkerOrder.LOAD),
         client.hosts(zone="zone-a", name="host", order=HostOrder.DEMAND), client.zones(), client.rules(),
-        client.pool(), client.host_keys(name="host"), client.decisions(), client.concerns(), client.intents(),
+        client.pool(), client.decisions(), client.concerns(), client.intents(),
         client.apps(), client.history(APP), client.flows(APP),
         client.key_groups(APP, OPERATOR, order=KeyGroupOrder.LOAD),
         client.placement(APP, operator=OPERATOR), client.moves("3.15"), client.live(),

@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from tests.console.asking import bearer
+from tests.console.fleet import APP
 from tests.console.setup import Setup, running
 from trimtab_console import connection
 from trimtab_console.command import settings_of
@@ -191,8 +192,8 @@ def test_readers_who_wait_for_the_topics_are_few_and_changes_do_not_wait_for_the
 
 def test_an_answer_to_a_fault_of_ours_has_the_headers_of_all_others(tmp_path: Path) -> None:
     setup = Setup(tmp_path)
-    setup.watch.host_keys = lambda: 1 / 0  # type: ignore[assignment, return-value]
-    answer = setup.client.get("/api/v1/host-keys", headers=bearer("vera"))
+    setup.watch.history = lambda app: 1 / 0  # type: ignore[assignment, return-value]
+    answer = setup.client.get(f"/api/v1/apps/{APP}/history", headers=bearer("vera"))
     assert (answer.status_code, answer.headers["x-content-type-options"]) == (500, "nosniff")
 
 

@@ -142,11 +142,6 @@ def test_a_fault_in_the_size_of_apps_is_named(tmp_path: Path, text: str, told: s
     assert told in str(refused.value)
 
 
-def test_settings_of_the_clients_are_texts(tmp_path: Path) -> None:
-    text = LEAST.replace("[stream]", 'client = { "linger.ms" = 5, "enable.x" = true }\n[stream]')
-    assert read(tmp_path, text).kafka.client == {"linger.ms": "5", "enable.x": "true"}
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.narrow import of_type
 from trimtab_models.balance.bound import Conditions
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.covers import Covers, levelled, plans_by_price
@@ -34,9 +35,7 @@ def by_bytes(nodes: int, change: int, share: float, seed: int = 0, each: int = 2
 
 
 def solved(problem: BalanceProblem, params: BalanceParams) -> BalanceResult:
-    found = solve(problem, stop=Never(), seed=0, params=params)
-    assert isinstance(found, BalanceResult)
-    return found
+    return of_type(BalanceResult, solve(problem, stop=Never(), seed=0, params=params))
 
 
 @pytest.mark.parametrize("seed", range(20))

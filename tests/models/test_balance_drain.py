@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.narrow import of_type
 from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.drain import DrainBuilder, plain_drain
 from trimtab_models.balance.evaluate import evaluate
@@ -40,20 +41,15 @@ def clusters(draw: st.DrawFn) -> BalanceProblem:
 
 
 def plan_of(problem: BalanceProblem, urgent: float = SHORT.urgent) -> BalanceResult:
-    result = solve(problem, stop=Never(), seed=0, params=replace(SHORT, urgent=urgent))
-    assert isinstance(result, BalanceResult)
-    return result
+    return of_type(BalanceResult, solve(problem, stop=Never(), seed=0, params=replace(SHORT, urgent=urgent)))
 
 
 def greedy_plan_of(problem: BalanceProblem) -> BalanceResult:
-    result = solve_greedily(problem, stop=Never(), seed=0)
-    assert isinstance(result, BalanceResult)
-    return result
+    return of_type(BalanceResult, solve_greedily(problem, stop=Never(), seed=0))
 
 
 def flux_of(problem: BalanceProblem) -> float:
-    result = solve_flux(problem, stop=Never(), seed=0)
-    assert isinstance(result, BalanceResult)
+    result = of_type(BalanceResult, solve_flux(problem, stop=Never(), seed=0))
     return result.score.load_distance
 
 

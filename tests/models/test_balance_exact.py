@@ -8,6 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from tests.narrow import of_type
 from trimtab_models.balance.bound import CountConditions, lower_bound
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.exact import SPARE, booleans, certify, core_by_bytes, core_of, solve_core
@@ -88,8 +89,7 @@ def full_model_optimum(problem: BalanceProblem) -> float:
 def test_bound_plan_and_certificate_agree_with_the_full_model(situation):
     problem = SITUATIONS[situation]
     exact = full_model_optimum(problem)
-    plan = solve(problem, stop=Never(), seed=0, params=replace(SHORT, certify=True))
-    assert isinstance(plan, BalanceResult)
+    plan = of_type(BalanceResult, solve(problem, stop=Never(), seed=0, params=replace(SHORT, certify=True)))
     assert exact - OPTIMAL_PP <= plan.lower_bound <= exact + 1e-6
     if not problem.removing.any():
         assert exact - 1e-6 <= plan.score.load_distance <= exact + OPTIMAL_PP

@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.models.test_balance_properties import SHORT, allowed_allocations, load_distance, problems
+from tests.narrow import of_type
 from trimtab_models.albic.methods import METHODS as COLLOCATION
 from trimtab_models.balance.hosts import HostLimits, limits_in, solve_on_hosts
 from trimtab_models.balance.methods import METHODS as BALANCE
@@ -32,9 +33,7 @@ def greedy(problem: BalanceProblem, stop: StopRule) -> BalanceResult | Infeasibl
 
 
 def within(problem: BalanceProblem, limits: HostLimits, solver: Any = search) -> BalanceResult:
-    result = solve_on_hosts(problem, limits, solver, stop=Never())
-    assert isinstance(result, BalanceResult)
-    return result
+    return of_type(BalanceResult, solve_on_hosts(problem, limits, solver, stop=Never()))
 
 
 def overfilled(problem: BalanceProblem, limits: HostLimits, allocation: np.ndarray) -> list[int]:
@@ -122,8 +121,7 @@ def test_hosts_with_room_change_nothing(problem: BalanceProblem) -> None:
     limits = HostLimits(
         host=np.zeros(nodes, np.int64), usage=problem.load[None, :], room=np.array([[1.0 + 2.0 * problem.load.sum()]])
     )
-    free = search(problem, Never())
-    assert isinstance(free, BalanceResult)
+    free = of_type(BalanceResult, search(problem, Never()))
     found = within(problem, limits)
     np.testing.assert_array_equal(found.allocation, free.allocation)
     assert found.lower_bound == free.lower_bound
@@ -336,8 +334,7 @@ def document(host_limits: dict[str, float], usage: dict[str, float] | None = Non
 
 
 def moved(document: dict[str, Any], method: str = "milp") -> dict[str, str]:
-    plan = METHODS[method].solve(decode_snapshot(document), Never(), 0)
-    assert isinstance(plan, PlanDocument)
+    plan = of_type(PlanDocument, METHODS[method].solve(decode_snapshot(document), Never(), 0))
     return {each["key_group"]: each["to"] for each in plan.document["moves"]}
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.narrow import of_type
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import BalanceProblem
 from trimtab_models.balance.result import BalanceResult
@@ -114,9 +115,7 @@ def solved(problem: BalanceProblem, params: BalanceParams = SHORT) -> BalanceRes
 
 
 def enumerated(problem: BalanceProblem, *, stop: StopRule | None = None) -> BalanceResult:
-    result = solve(problem, stop=stop or Never(), seed=0, params=SHORT)
-    assert isinstance(result, BalanceResult)
-    return result
+    return of_type(BalanceResult, solve(problem, stop=stop or Never(), seed=0, params=SHORT))
 
 
 def objectives(problem: BalanceProblem, allocation: np.ndarray) -> tuple[float, float, int, float]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.narrow import of_type
 from trimtab_models.balance.drain import Alert, Obstacle
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import BalanceProblem, problem_of
@@ -27,9 +28,7 @@ def problem(homes: list[int], loads: list[float], nodes: int, **changes: Any) ->
 
 
 def plan_of(problem: BalanceProblem, params: BalanceParams = SHORT, stop: StopRule | None = None) -> BalanceResult:
-    result = solve(problem, stop=stop or Never(), seed=0, params=params)
-    assert isinstance(result, BalanceResult)
-    return result
+    return of_type(BalanceResult, solve(problem, stop=stop or Never(), seed=0, params=params))
 
 
 def test_one_move_evens_out_two_nodes():
@@ -81,8 +80,7 @@ def snapshot(loads: list[float], homes: list[str | None], nodes: int = 2, **chan
 
 
 def test_a_deadline_in_the_past_keeps_the_cluster_as_it_is():
-    result = solve(uneven(seed=1), stop=Deadline(lambda: 1.0, at_s=0.0), seed=0)
-    assert isinstance(result, BalanceResult)
+    result = of_type(BalanceResult, solve(uneven(seed=1), stop=Deadline(lambda: 1.0, at_s=0.0), seed=0))
     assert (result.status, result.stage) == (PlanStatus.UNCHANGED, SolveStage.STAYED)
 
 
@@ -221,8 +219,7 @@ def draining(hot_nodes: int, seed: int) -> BalanceProblem:
 
 def test_flux_pairs_the_first_with_the_last_and_moves_the_largest_that_lowers_the_variance():
     cluster = problem([0, 0, 0, 1, 2, 3], [30, 20, 10, 40, 20, 5], nodes=4)
-    result = solve_flux(cluster, stop=Never(), seed=0)
-    assert isinstance(result, BalanceResult)
+    result = of_type(BalanceResult, solve_flux(cluster, stop=Never(), seed=0))
     # Round 1: 60, 40, 20, 5: 0 -> 3 moves the 30 (< 55); 1 -> 2 has only the 40, which is not below 20.
     # Round 2: loads 30, 40, 20, 35: 1 -> 2 nothing; 3 -> 0: 5 moves? no, 35 - 30 = 5 is not above 5.
     assert result.allocation.tolist() == [3, 0, 0, 1, 2, 3]
@@ -231,8 +228,7 @@ def test_flux_pairs_the_first_with_the_last_and_moves_the_largest_that_lowers_th
 def test_a_round_of_flux_stops_at_the_middle_pair():
     """Round 1: the 22 goes from 0 to 3, the 9 from 1 to 2.  Going on, 2 (19) would give its 7 to 1 (11)."""
     cluster = problem([0, 0, 1, 1, 2, 2], [18, 22, 11, 9, 7, 3], nodes=4)
-    result = solve_flux(cluster, stop=Never(), seed=0)
-    assert isinstance(result, BalanceResult)
+    result = of_type(BalanceResult, solve_flux(cluster, stop=Never(), seed=0))
     # Round 2: 18, 11, 19, 22: neither 3 -> 1 (22 is not below 11) nor 2 -> 0 (gap 1) has a key group.
     assert result.allocation.tolist() == [0, 3, 1, 2, 2, 2]
 

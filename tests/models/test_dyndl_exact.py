@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from benchmarks.dyndl.exact import ExactParams, options, solve_exact
 from benchmarks.dyndl.generate import Experiment, generate
 from tests.models.test_dyndl_properties import optimum, problems
+from tests.narrow import of_type
 from trimtab_models.dyndl.offline import solve_offline
 from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
 from trimtab_models.dyndl.result import ScheduleResult
@@ -37,8 +38,7 @@ def test_the_optimum_of_table_2_is_3():
         replicas=((0, 1), (1, 3), (1, 2), (1, 2), (2, 3)),
         costs=RemoteTaskCosts([AffineCost(a=1, b=0.5)] * 4),
     )
-    result = solve_exact(table_2, stop=Never())
-    assert isinstance(result, ScheduleResult)
+    result = of_type(ScheduleResult, solve_exact(table_2, stop=Never()))
     assert (result.score.makespan, result.status) == (3.0, PlanStatus.OPTIMAL)
 
 
@@ -63,8 +63,7 @@ def test_between_the_cheap_bound_and_the_makespan_of_dyndl_off():
     assert isinstance(result, ScheduleResult)
     assert first.lower_bound <= result.lower_bound <= result.score.makespan <= first.score.makespan
     assert result.status is PlanStatus.OPTIMAL
-    again = solve_exact(middling(1), stop=Never())
-    assert isinstance(again, ScheduleResult)
+    again = of_type(ScheduleResult, solve_exact(middling(1), stop=Never()))
     assert (again.core == result.core).all()
 
 
@@ -80,6 +79,5 @@ def test_without_effort_it_is_dyndl_off(effort):
 
 def test_cut_short_it_returns_what_it_has():
     asked = iter(range(30))
-    result = solve_exact(middling(3), stop=Deadline(lambda: next(asked, 10**9), at_s=10**6))
-    assert isinstance(result, ScheduleResult)
+    result = of_type(ScheduleResult, solve_exact(middling(3), stop=Deadline(lambda: next(asked, 10**9), at_s=10**6)))
     assert result.lower_bound <= result.score.makespan

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from benchmarks.dyndl.generate import Experiment, generate
 from benchmarks.dyndl.reconstructions import LongestQueuePolicy, solve_bar, solve_hta, solve_ltfpa
 from tests.models.test_dyndl_properties import problems
+from tests.narrow import of_type
 from trimtab_models.dyndl.online import Start
 from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
 from trimtab_models.dyndl.result import ScheduleResult, evaluate
@@ -27,8 +28,7 @@ def test_a_schedule_is_finite_and_worth_what_it_says(solver, problem):
     if isinstance(result, ScheduleResult):
         assert result.lower_bound <= result.score.makespan < math.inf
         assert result.score.makespan == evaluate(problem, result.core).makespan
-        again = solver(problem, stop=Never())
-        assert isinstance(again, ScheduleResult)
+        again = of_type(ScheduleResult, solver(problem, stop=Never()))
         assert (again.core == result.core).all()
 
 
@@ -46,8 +46,7 @@ def test_no_usable_core_is_infeasible(solver):
 @pytest.mark.parametrize("solver", [solve_hta, solve_bar])
 def test_cut_short_there_is_a_schedule(solver):
     problem = problem_of(generate(Experiment(tasks=50, servers=10, core_num=4), seed=1))
-    result = solver(problem, stop=Deadline(lambda: 1.0, at_s=0.0))
-    assert isinstance(result, ScheduleResult)
+    of_type(ScheduleResult, solver(problem, stop=Deadline(lambda: 1.0, at_s=0.0)))
 
 
 def test_ltfpa_joins_the_queue_that_serves_first_and_helps_the_one_that_lasts_longest():

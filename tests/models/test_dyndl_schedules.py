@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.dyndl.generate import Experiment, encode_scheduling, generate
+from tests.narrow import of_type
 from trimtab_models.dyndl import offline as dyndl_off
 from trimtab_models.dyndl.methods import METHODS
 from trimtab_models.dyndl.offline import RemoteRoom, plan_local, solve_list, solve_offline
@@ -52,9 +53,7 @@ def problem(
 
 
 def offline(problem: ScheduleProblem) -> ScheduleResult:
-    result = solve_offline(problem, stop=Never())
-    assert isinstance(result, ScheduleResult)
-    return result
+    return of_type(ScheduleResult, solve_offline(problem, stop=Never()))
 
 
 def online(problem: ScheduleProblem, waiting: WaitingRule, **arguments: Any) -> ScheduleResult:
@@ -232,8 +231,7 @@ def test_settlement_8_online_runs_report_the_models_makespan_and_the_event_time(
 
 def test_more_forced_tasks_than_places_at_a_finite_cost_are_infeasible():
     single = TableCost(values=(2.0, math.inf))
-    answer = solve_offline(problem([[0.0], [0.0]], [(), (), ()], [single, single]), stop=Never())
-    assert isinstance(answer, Infeasible)
+    answer = of_type(Infeasible, solve_offline(problem([[0.0], [0.0]], [(), (), ()], [single, single]), stop=Never()))
     assert answer.reason.startswith("no usable core for 3 tasks without a usable replica: the servers take 2 ")
 
 
@@ -273,8 +271,7 @@ def test_huge_loads_and_many_remote_tasks_on_one_server():
 def test_cut_short_there_is_a_schedule_and_a_bound_all_the_same(questions):
     cluster = problem_of(generate(Experiment(tasks=300, servers=30, core_num=4, beta=100), seed=3))
     asked = iter(range(questions))
-    result = solve_offline(cluster, stop=Deadline(lambda: next(asked, 10**9), at_s=10**6))
-    assert isinstance(result, ScheduleResult)
+    result = of_type(ScheduleResult, solve_offline(cluster, stop=Deadline(lambda: next(asked, 10**9), at_s=10**6)))
     assert result.lower_bound <= offline(cluster).score.makespan <= result.score.makespan
 
 

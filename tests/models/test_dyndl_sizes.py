@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.dyndl.generate import Experiment, generate
+from tests.narrow import of_type
 from trimtab_models.dyndl.offline import solve_offline
 from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
 from trimtab_models.dyndl.result import ScheduleResult
@@ -40,9 +41,7 @@ def sized(
 
 
 def solved(problem: SizedProblem, **arguments: Any) -> SizedResult:
-    result = solve_sized(problem, stop=Never(), **arguments)
-    assert isinstance(result, SizedResult)
-    return result
+    return of_type(SizedResult, solve_sized(problem, stop=Never(), **arguments))
 
 
 @st.composite
@@ -113,8 +112,7 @@ def test_unit_sizes_without_limits_are_scheduled_no_worse_than_by_dyndl_off():
     base = problem_of(generate(Experiment(tasks=40, servers=6, core_num=3, beta=20), seed=4))
     ones, endless = np.ones(base.tasks), np.full(base.servers, np.inf)
     result = solved(SizedProblem(base=base, size=ones, egress=endless, memory=endless, need=ones))
-    unit = solve_offline(base, stop=Never())
-    assert isinstance(unit, ScheduleResult)
+    unit = of_type(ScheduleResult, solve_offline(base, stop=Never()))
     assert unit.lower_bound <= result.score.makespan <= unit.score.makespan
 
 
@@ -178,8 +176,7 @@ def test_cut_short_and_without_moves_there_is_a_schedule_and_the_same_twice():
     sizes, endless = np.random.default_rng(1).lognormal(0, 1, base.tasks), np.full(base.servers, np.inf)
     problem = SizedProblem(base=base, size=sizes, egress=endless, memory=endless, need=sizes)
     first, full = solved(problem, params=SizedParams(moves=0)), solved(problem)
-    stopped = solve_sized(problem, stop=Deadline(lambda: 1.0, at_s=0.0))
-    assert isinstance(stopped, SizedResult)
+    of_type(SizedResult, solve_sized(problem, stop=Deadline(lambda: 1.0, at_s=0.0)))
     assert full.lower_bound <= full.score.makespan <= first.score.makespan
     assert (solved(problem).core == full.core).all()
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.narrow import of_type
 from trimtab_models.forecast import (
     Accuracy,
     Error,
@@ -101,8 +102,7 @@ def test_one_incident_does_not_become_part_of_the_pattern():
 
 
 def test_a_demand_that_repeats_is_forecast_better_than_by_its_last_value():
-    found = fitted(days(7, noise=0.1))
-    assert isinstance(found, Fitted)
+    found = of_type(Fitted, fitted(days(7, noise=0.1)))
     near, far = found.tests
     assert (near.horizon, far.horizon) == (2, 6)
     assert near.is_better
@@ -112,9 +112,7 @@ def test_a_demand_that_repeats_is_forecast_better_than_by_its_last_value():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_random_walk_is_not(seed):
-    found = fitted(walk(10, seed))
-    assert isinstance(found, Fitted)
-    assert not found.tests[0].is_better
+    assert not of_type(Fitted, fitted(walk(10, seed))).tests[0].is_better
 
 
 def test_the_period_with_the_least_error_is_taken():

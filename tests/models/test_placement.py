@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.narrow import of_type
 from trimtab_models.instances.topology import Edge, ParallelOperator, Slot, Topology
 from trimtab_models.placement import (
     AUTO,
@@ -97,9 +98,7 @@ def chain(counts: tuple[int, ...], *, nodes: int, ports: int = 1, keyed: bool = 
 
 
 def paper_plan(job: Job, scheduler: Scheduler) -> PlacementResult:
-    result = solve(job, stop=Never(), seed=0, params=PlacementParams(schedulers=(scheduler,)))
-    assert isinstance(result, PlacementResult)
-    return result
+    return of_type(PlacementResult, solve(job, stop=Never(), seed=0, params=PlacementParams(schedulers=(scheduler,))))
 
 
 def compared(job: Job) -> tuple[PlacementResult, PlacementResult]:

@@ -5,8 +5,7 @@ from functools import partial
 
 import pytest
 
-from trimtab_models.instances.reading import BadInstance
-from trimtab_models.instances.topology import Slot, decode_topology
+from trimtab_models.instances.topology import Slot
 from trimtab_models.placement import sort_slots
 
 DOCUMENT = {
@@ -15,7 +14,6 @@ DOCUMENT = {
     "edges": [{"from": "a", "to": "b"}, {"from": "b", "to": "c", "keyed": True}],
     "slots": [{"node": "n1", "port": 6700}, {"node": "n2", "port": 6700}, {"node": "n2", "port": 6701}],
 }
-COUNT, POSITIVE = "a whole number >= 0", "a whole number >= 1"
 
 
 @pytest.fixture
@@ -87,67 +85,6 @@ def test_bad_input_is_exit_2_and_one_line_with_path_found_and_expected(solve, tm
     document = DOCUMENT | {"slots": [*DOCUMENT["slots"], {"node": "n1", "port": 6700}]}
     message = "$.slots[3]: found port 6700 of this node a second time, expected each slot once"
     assert solve(document) == (2, "", f"trimtab solve: {tmp_path}/instance.json: {message}\n")
-
-
-OPERATORS = DOCUMENT["operators"]
-
-
-@pytest.mark.parametrize(
-    ("change", "path", "found", "expected"),
-    [
-        ({"version": 2}, "$.version", "2", "1"),
-        ({"extra": 1}, "$.extra", "an unknown key", "one of version, operators, edges, slots, slots_wanted"),
-        ({"operators": {}}, "$.operators", "an object", "a list"),
-        ({"operators": [{"id": "a"}]}, "$.operators[0].instances", "nothing", "this key"),
-        ({"operators": [{"id": 1, "instances": 1}]}, "$.operators[0].id", "1", "a string"),
-        ({"operators": [{"id": "a", "instances": 0}]}, "$.operators[0].instances", "0", POSITIVE),
-        ({"operators": [{"id": "a", "instances": 1.0}]}, "$.operators[0].instances", "1.0", POSITIVE),
-        ({"operators": [{"id": "a", "instances": True}]}, "$.operators[0].instances", "true", POSITIVE),
-        ({"operators": [*OPERATORS, OPERATORS[0]]}, "$.operators[3].id", '"a"', "an id used once in this list"),  # type: ignore[index]
-        (
-            {"operators": [{"id": "a", "instances": 10**12}]},
-            "$.operators",
-            f"{10**12} instances",
-            "at most 1000000 in all",
-        ),
-        ({"edges": [{"from": "a", "to": "x"}]}, "$.edges[0].to", '"x"', "the id of an operator"),
-        ({"edges": [{"from": 3, "to": "a"}]}, "$.edges[0].from", "3", "a string"),
-        ({"edges": [{"from": "a", "to": "b", "keyed": 1}]}, "$.edges[0].keyed", "1", "true or false"),
-        (
-            {"edges": [{"from": "a", "to": "b", "rate": 1}]},
-            "$.edges[0].rate",
-            "an unknown key",
-            "one of from, to, keyed",
-        ),
-        ({"slots": [{"node": "n1", "port": "6700"}]}, "$.slots[0].port", '"6700"', COUNT),
-        ({"slots": [{"node": None, "port": 6700}]}, "$.slots[0].node", "null", "a string"),
-        ({"slots_wanted": -1}, "$.slots_wanted", "-1", COUNT),
-        ({"slots_wanted": None}, "$.slots_wanted", "null", COUNT),
-    ],
-)
-def test_a_document_that_breaks_the_contract_is_refused_by_path(change, path, found, expected):
-    with pytest.raises(BadInstance) as refusal:
-        decode_topology(DOCUMENT | change)
-    assert (refusal.value.path, refusal.value.found, refusal.value.expected) == (path, found, expected)
-
-
-@pytest.mark.parametrize("key", ["version", "operators", "edges", "slots"])
-def test_a_missing_key_is_refused(key):
-    with pytest.raises(BadInstance) as refusal:
-        decode_topology({name: value for name, value in DOCUMENT.items() if name != key})
-    assert (refusal.value.path, refusal.value.found) == (f"$.{key}", "nothing")
-
-
-@pytest.mark.parametrize(
-    ("pairs", "position"),
-    [(["aa"], 0), (["ab", "ba"], 1), (["ab", "bc", "ca", "ab"], 2), (["ca", "bc", "ab", "cc"], 2)],
-)
-def test_an_edge_that_closes_a_cycle_is_named(pairs, position):
-    edges = [{"from": source, "to": target} for source, target in pairs]
-    with pytest.raises(BadInstance) as refusal:
-        decode_topology(DOCUMENT | {"edges": edges})
-    assert refusal.value.path == f"$.edges[{position}]"
-    assert refusal.value.found == "an edge that closes a cycle"
 
 
 def test_slots_are_sorted_one_per_node_and_round_nodes_with_most_slots_first():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.models.test_balance_hosts import greedy, search, situations
 from tests.models.test_balance_properties import allowed_allocations, broken_rules, load_distance, problems, solved
+from tests.narrow import of_type
 from trimtab_models.albic import solve as albic
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.balance.bound import class_bound
@@ -111,8 +112,7 @@ def test_rules_and_limits_of_hosts_hold_together(
 ) -> None:
     problem, limits = situation
     rules = data.draw(rules_for(problem))
-    result = solve_on_hosts(rules.applied(problem), limits, search, stop=Never())
-    assert isinstance(result, BalanceResult)
+    result = of_type(BalanceResult, solve_on_hosts(rules.applied(problem), limits, search, stop=Never()))
     assert breaches(problem, rules, result.allocation) == []
     assert limits.tolerating(problem.home).keep(result.allocation)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.narrow import of_type
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.albic.scores import scored_pairs
 from trimtab_models.balance.construct import place_unplaced
@@ -178,8 +179,7 @@ def test_a_policy_sees_noise_that_the_report_does_not():
 
     moments = list(generated("uneven", SMALL, rounds=40, seed=3, budget=MigrationBudget()))
     truth = moments[0].problem.balance.load
-    exact = simulate(moments, watching, seed=3)
-    assert isinstance(exact, Run)
+    exact = of_type(Run, simulate(moments, watching, seed=3))
     assert all((load == truth).all() for load in seen)
     seen.clear()
     noisy = simulate(moments, watching, seed=3, perception=Perception(noise=0.1))
@@ -211,14 +211,12 @@ def test_a_recording_is_replayed_from_its_first_placement_with_its_later_loads()
     homes = {"k1": "a", "k2": "a", "k3": "a"}
     moved_elsewhere = {"k1": "c", "k2": "c", "k3": "c"}  # by whoever was in charge: the replay has its own placement
     snapshots = [snapshot(homes, [10, 10, 10]), snapshot(moved_elsewhere, [10, 10, 40])]
-    run = simulate(recorded(snapshots), policy_named("milp"), seed=0)
-    assert isinstance(run, Run)
+    run = of_type(Run, simulate(recorded(snapshots), policy_named("milp"), seed=0))
     assert [(each.load_distance_before, each.load_distance, each.migrations) for each in run.rounds] == [
         (20.0, 0.0, 2),
         (20.0, 20.0, 0),
     ]
-    stayed = simulate(recorded(snapshots), policy_named("stay"), seed=0)
-    assert isinstance(stayed, Run)
+    stayed = of_type(Run, simulate(recorded(snapshots), policy_named("stay"), seed=0))
     assert [each.load_distance for each in stayed.rounds] == [20.0, 40.0]
 
 
@@ -235,8 +233,7 @@ def test_key_groups_and_nodes_of_a_recording_come_and_go():
         snapshot({"k4": "a", "k2": "b", "k1": "a"}, [10, 10, 10], nodes=("d", "b", "a")),
         snapshot({"k1": "b", "k2": "b"}, [10, 10], nodes=("b", "d")),
     ]
-    run = simulate(recorded(snapshots), policy_named("stay"), seed=0)
-    assert isinstance(run, Run)
+    run = of_type(Run, simulate(recorded(snapshots), policy_named("stay"), seed=0))
     assert [(each.nodes, each.placed) for each in run.rounds] == [(3, 0), (3, 0), (2, 1)]
     assert [each.load_distance for each in run.rounds] == [0.0, 10.0, 0.0]
 
@@ -244,8 +241,7 @@ def test_key_groups_and_nodes_of_a_recording_come_and_go():
 def test_a_recorded_budget_holds_unless_another_is_given():
     hot = snapshot({f"k{at}": "a" for at in range(9)}, [5] * 9, budget=MigrationBudget(max_migrations=1))
     for budget, moves in ((None, 1), (MigrationBudget(max_migrations=3), 3)):
-        run = simulate(recorded([hot], budget=budget), policy_named("milp"), seed=0)
-        assert isinstance(run, Run)
+        run = of_type(Run, simulate(recorded([hot], budget=budget), policy_named("milp"), seed=0))
         assert run.rounds[0].migrations == moves
 
 
@@ -275,9 +271,7 @@ FAST = BalanceParams(tolerance=0.2, effort=Effort(steps=40, patience=20), polish
 def played(policy, size, rounds, seed, *, budget, workload="drift", **options):
     print(f"policy {policy}, seed {seed}")
     moments = generated(workload, size, rounds=rounds, seed=seed, budget=budget)
-    run = simulate(moments, policy_named(policy, FAST), seed=seed, **options)
-    assert isinstance(run, Run)
-    return run
+    return of_type(Run, simulate(moments, policy_named(policy, FAST), seed=seed, **options))
 
 
 def random_cluster(seed):
@@ -447,15 +441,13 @@ def version_1():
 
 
 def test_what_version_1_has_recorded_is_read_as_it_was_then(version_1):
-    run = simulate(recorded(version_1), policy_named("stay"), seed=0)
-    assert isinstance(run, Run)
+    run = of_type(Run, simulate(recorded(version_1), policy_named("stay"), seed=0))
     assert [each.nodes for each in run.rounds] == [3, 3, 4]
     assert [each.load_distance for each in run.rounds] == pytest.approx([3.734, 3.335, 36.5085])
     assert [each.collocation for each in run.rounds] == [0, 0, 0]
 
 
 def test_what_version_1_has_recorded_is_planned_no_worse_than_then(version_1):
-    run = simulate(recorded(version_1), policy_named("albic"), seed=0)
-    assert isinstance(run, Run)
+    run = of_type(Run, simulate(recorded(version_1), policy_named("albic"), seed=0))
     assert all(each.migrations <= 2 and each.load_distance <= 10 for each in run.rounds)
     assert run.rounds[-1].collocation >= 0.5

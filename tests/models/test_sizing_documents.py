@@ -5,10 +5,6 @@ from functools import partial
 
 import pytest
 
-from trimtab_models.instances.reading import BadInstance
-from trimtab_models.instances.sizing import decode_sizing
-from trimtab_models.sizing.problem import problem_of
-
 SPOUT = {
     "id": "spout", "source": True, "alpha": 1.0, "instances": 1,
     "cost": {"slow": 0.2, "fast": 0.1}, "fixed": {"slow": 1, "fast": 0.5},
@@ -142,55 +138,8 @@ def test_instance_counts_are_for_round_robin_alone_and_no_harm_to_hetero(solve, 
     assert (code, err) == (2, f"trimtab solve: {tmp_path}/instance.json: {message}\n")
 
 
-NUMBER, POSITIVE, UNKNOWN = "a finite number >= 0", "a finite number > 0", "an unknown key"
-BEYOND = "an input rate beyond every number"
-TYPED, ACYCLIC = "a number for this type of machine", "a graph of operators without cycles"
-
-
 def spout(**change):
     return {"operators": [SPOUT | change, BOLT]}
-
-
-@pytest.mark.parametrize(
-    ("change", "path", "found", "expected"),
-    [
-        ({"version": "1"}, "$.version", '"1"', "1"),
-        ({"slots": []}, "$.slots", UNKNOWN, "one of version, machines, source_rate, operators, edges, max_instances"),
-        ({"machines": [{"id": "m1"}]}, "$.machines[0].type", "nothing", "this key"),
-        ({"machines": [{"id": "m1", "type": 3}]}, "$.machines[0].type", "3", "a string"),
-        ({"machines": DOCUMENT["machines"] * 2}, "$.machines[2].id", '"m1"', "an id used once in this list"),  # type: ignore[operator]
-        ({"machines": [{"id": "m1", "type": "new"}]}, "$.operators[0].cost.new", "nothing", TYPED),
-        ({"source_rate": 0}, "$.source_rate", "0", POSITIVE),
-        ({"source_rate": float("nan")}, "$.source_rate", "NaN", POSITIVE),
-        ({"source_rate": "inf"}, "$.source_rate", '"inf"', POSITIVE),
-        ({"max_instances": 0}, "$.max_instances", "0", "a whole number >= 1"),
-        ({"max_instances": None}, "$.max_instances", "null", "a whole number >= 1"),
-        ({"operators": [SPOUT, SPOUT]}, "$.operators[1].id", '"spout"', "an id used once in this list"),
-        (spout(alpha=-1), "$.operators[0].alpha", "-1", NUMBER),
-        (spout(source="yes"), "$.operators[0].source", '"yes"', "true or false"),
-        (spout(source=False), "$.operators", "no source", "at least one operator that is a source"),
-        (spout(instances=0), "$.operators[0].instances", "0", "a whole number >= 1"),
-        (spout(instances=10**7), "$.operators", f"{10**7 + 2} instances", "at most 1000000 in all"),
-        (spout(instances=None), "$.operators[0].instances", "null", "a whole number >= 1"),
-        (spout(cost=0.1), "$.operators[0].cost", "0.1", "an object of names and numbers"),
-        (spout(cost={"slow": -1, "fast": 1}), "$.operators[0].cost.slow", "-1", NUMBER),
-        (spout(fixed={"slow": 1}), "$.operators[0].fixed.fast", "nothing", TYPED),
-        (spout(speed=1), "$.operators[0].speed", UNKNOWN, "one of id, alpha, cost, fixed, source, instances"),
-        ({"edges": [{"from": "spout", "to": "x"}]}, "$.edges[0].to", '"x"', "the id of an operator"),
-        ({"edges": [{"from": "bolt", "to": "spout"}]}, "$.edges[0].to", '"spout"', "an operator that is no source"),
-        ({"edges": [{"from": "bolt", "to": "bolt"}]}, "$.edges[0]", "an edge that closes a cycle", ACYCLIC),
-        ({"edges": [{"from": "spout", "to": "bolt", "keyed": True}]}, "$.edges[0].keyed", UNKNOWN, "one of from, to"),
-        (spout(alpha=1e308), "$.operators[1]", BEYOND, "a finite rate"),
-        (spout(cost={"slow": 1e303, "fast": 1}), "$.operators[0]", BEYOND, "a finite rate"),
-    ],
-)  # fmt: skip
-def test_a_document_that_breaks_the_contract_is_refused_by_path(change, path, found, expected):
-    broken = DOCUMENT | change
-    if change == spout(alpha=1e308):
-        broken = broken | {"edges": DOCUMENT["edges"] * 2}  # type: ignore[operator]
-    with pytest.raises(BadInstance) as refusal:
-        problem_of(decode_sizing(broken))
-    assert (refusal.value.path, refusal.value.found, refusal.value.expected) == (path, found, expected)
 
 
 def test_costs_that_do_not_grow_with_the_rate_are_refused_for_no_rate_would_be_the_largest(solve, tmp_path):
@@ -199,10 +148,3 @@ def test_costs_that_do_not_grow_with_the_rate_are_refused_for_no_rate_would_be_t
     message = "$.operators: found no cost that grows with the source rate, expected an operator with a cost > 0"
     assert (code, err) == (2, f"trimtab solve: {tmp_path}/instance.json: {message}\n")
     assert solve(DOCUMENT | {"operators": [SPOUT | {"cost": free}, BOLT]})[0] == 0
-
-
-@pytest.mark.parametrize("key", ["version", "machines", "source_rate", "operators", "edges"])
-def test_a_missing_key_is_refused(key):
-    with pytest.raises(BadInstance) as refusal:
-        decode_sizing({name: value for name, value in DOCUMENT.items() if name != key})
-    assert (refusal.value.path, refusal.value.found) == (f"$.{key}", "nothing")

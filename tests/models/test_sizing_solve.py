@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.narrow import of_type
 from trimtab_models.instances.sizing import CostedOperator, Machine, SizingInstance, decode_sizing
 from trimtab_models.instances.topology import Edge
 from trimtab_models.sizing.fit import Fit, NotFitted, fit_coefficients
@@ -39,9 +40,7 @@ def instance(operators, edges="", types="aa", *, rate=1.0, limit=None):
 
 
 def planned(problem, params=HEURISTIC):
-    result = solve(problem, stop=Never(), seed=0, params=params)
-    assert isinstance(result, SizingResult)
-    return result
+    return of_type(SizingResult, solve(problem, stop=Never(), seed=0, params=params))
 
 
 def test_equation_7_cpu_is_cost_times_input_rate_plus_fixed_cost():
@@ -171,8 +170,7 @@ def test_a_stop_leaves_a_plan():
     job = [operator("s", 0.1, 1, source=True), operator("x", {"a": 1, "b": 0.4}, 2)]
     problem = problem_of(instance(job, "sx", types="aabb", limit=12))
     ticks = iter(range(10**9))
-    result = solve(problem, stop=Deadline(lambda: float(next(ticks)), 5.0), seed=0)
-    assert isinstance(result, SizingResult)
+    result = of_type(SizingResult, solve(problem, stop=Deadline(lambda: float(next(ticks)), 5.0), seed=0))
     assert 0 < result.source_rate <= planned(problem, SizingParams()).source_rate
 
 
@@ -220,8 +218,7 @@ def test_unlimited_instances_are_no_reason_for_a_proof():
 )
 def test_samples_on_a_line_give_the_line(cost, fixed, rates):
     rates = sorted({round(rate, 1) for rate in rates} | {0.0, 1000.0})
-    fit = fit_coefficients(rates, [cost * rate + fixed for rate in rates])
-    assert isinstance(fit, Fit)
+    fit = of_type(Fit, fit_coefficients(rates, [cost * rate + fixed for rate in rates]))
     assert (fit.cost, fit.fixed) == (pytest.approx(cost, abs=1e-7), pytest.approx(fixed, abs=1e-5))
     assert fit.accuracy > 0.999
     assert fit.doubted == 0
@@ -410,8 +407,7 @@ def test_without_the_exact_model_tiny_jobs_are_at_least_solved_well(document):
     problem = problem_of(decode_sizing(document))
     optimum = max(max_rate(problem, placement) for placement in placements(problem))
     assume(optimum > 0.01)
-    result = solve(problem, stop=Never(), seed=0, params=SizingParams(exact_work=0))
-    assert isinstance(result, SizingResult)
+    result = of_type(SizingResult, solve(problem, stop=Never(), seed=0, params=SizingParams(exact_work=0)))
     assert 0.85 * optimum <= result.source_rate <= optimum * (1 + 1e-9)
     assert optimum <= result.fluid_bound
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.values.decision import Decision, Forgotten, Planned
+from trimtab_controller.decider.values.decision import Decision, Forgotten, Planned, Skip
 from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.decider.values.settings import First, Requirements, Settings
@@ -23,7 +23,6 @@ from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.execution.windows import WindowReader
-from trimtab_controller.loop.realize import realizing
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.intents import (
@@ -123,8 +122,8 @@ class Controller:
                     self.asked = action
                 case deciding.Decided(decision=decision):
                     self.decisions.append(type(decision))
-                    if (event := realizing(decision)) is not None:
-                        self.execute(event)
+                    if not isinstance(decision, Skip):
+                        self.execute(decision)
                 case _:
                     pass
 

@@ -10,7 +10,7 @@ from trimtab_controller.decider.values.decision import StandbysPlaced
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
 
-ROUNDS = 200
+ROUNDS = 100
 FIRST_SEEDS = {
     "key groups stay where a rule is broken": 27,
     "nothing is spread": 4,

@@ -19,6 +19,8 @@ SEEDS = (2, 5, 9, 11, 12), (3, 7, 14, 25, 29)
 Among them are a loss (2), operators who approve and move (9, 25), windows for plans (11), zones (12), a budget (3),
 rules (2, 14), and placements in parts (all odd ones).
 """
+REPLAYED = 5
+"""Not the first of its half: what was played before leaves no trace."""
 
 
 @pytest.mark.timeout(900)  # some tens of seconds of CPU
@@ -32,16 +34,11 @@ def test_nothing_breaks_an_invariant_and_every_cluster_becomes_balanced_and_stay
     print(f"{len(outcomes)} seeds, {rounds} rounds, {steps} steps, {faults} faults, {plans} plans, {moved} moves")
     assert rounds >= ROUNDS * len(outcomes)
     assert plans > len(outcomes), "too quiet: next to nothing was moved"
-
-
-def test_a_seed_replays_exactly_in_another_process() -> None:
-    with simulating() as run:
-        run(1)
-        here = run(5)
-    command = [sys.executable, "-m", "tests.sim.simulate", "--seed", "5"]
-    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": python_path(ROOT)}
-    there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
-    assert there.stdout == f"{here}\n"
+    if REPLAYED in seeds:
+        command = [sys.executable, "-m", "tests.sim.simulate", "--seed", str(REPLAYED)]
+        environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": python_path(ROOT)}
+        there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=600)
+        assert there.stdout == f"{outcomes[seeds.index(REPLAYED)]}\n", "a seed replays exactly in another process"
 
 
 def test_whatever_is_said_and_seen_no_machine_raises() -> None:

@@ -9,20 +9,17 @@ from fastapi import APIRouter, Query
 from trimtab_console.api.person import ReadingRoute
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
 from trimtab_console.cluster_view import bars, cluster_document, host_rows, zone_rows
-from trimtab_console.host_keys import signatures
 from trimtab_console.intents import intent_document, rule_row
 from trimtab_process.shipped import shipped
 from trimtab_protocol.console_documents import (
     Bars,
     ClusterDocument,
-    HostKeyRow,
     HostOrder,
     HostRow,
     IntentDocument,
     Page,
     RuleDocument,
     Runbook,
-    SignaturesDocument,
     WorkerOrder,
     ZoneRow,
 )
@@ -106,21 +103,6 @@ def get_hosts(
 def get_zones(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[ZoneRow]:
     """The zones with the sums over their workers; none if no agent names its zone."""
     return page_of(zone_rows(source.status), offset, limit)
-
-
-@router.get("/signatures")
-def get_signatures(source: From) -> SignaturesDocument:
-    """Whether hosts sign what they say, and how many of them can."""
-    status = source.status
-    return signatures(source.watch.host_keys(), status, verified=source.watch.verifies)
-
-
-@router.get("/host-keys")
-def get_host_keys(
-    source: From, name: Annotated[str, Query(max_length=200)] = "", offset: Offset = 0, limit: Limit = 100
-) -> Page[HostKeyRow]:
-    """The keys of hosts: first where something is refused, then where there is none; `name` = a part of their names."""
-    return page_of([row for row in source.watch.host_keys() if name in row.host], offset, limit)
 
 
 @router.get("/pool")

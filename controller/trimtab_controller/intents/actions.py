@@ -35,12 +35,10 @@ from trimtab_protocol.messages.intents import (
     Intent,
     MoveKeyGroups,
     Pause,
+    RollingRestart,
     Scale,
     Stop,
     Undrain,
-    drain_key,
-    restart_key,
-    scale_key,
 )
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
@@ -135,7 +133,7 @@ def undrain(asked: Asked, node: Node) -> Change:
             return found
         return Change(key=node, records=(), text=f"nothing to do: no worker of {node} is being drained")
     name = WorkerId(node)
-    key = drain_key(name)
+    key = Drain.key_of(name)
     is_worker = name in {row.worker for row in asked.nodes} or key in asked.intents
     if not is_worker and (found := _undrain_all(asked, name, _on_host(asked, name))):
         return found
@@ -150,7 +148,7 @@ def undrain(asked: Asked, node: Node) -> Change:
 
 def _undrain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change | None:
     """Cancel the drains of these workers; None if there are none."""
-    drained = [drain_key(each) for each in workers if drain_key(each) in asked.intents]
+    drained = [Drain.key_of(each) for each in workers if Drain.key_of(each) in asked.intents]
     if not drained:
         return None
     text = f"the drain of {counted(len(drained), 'worker')} of {where} is cancelled: key groups may go there again"
@@ -247,13 +245,13 @@ def scale(asked: Asked, app: AppId, workers: int) -> Change:
 def scale_auto(asked: Asked, app: AppId) -> Change:
     """Let the size of an app follow its demand again."""
     text = f"the size of {app} follows its demand again, as [scaling] says"
-    return take_back(asked, scale_key(app), text, f"nobody has set the size of {app}")
+    return take_back(asked, Scale.key_of(app), text, f"nobody has set the size of {app}")
 
 
 def cancel_restart(asked: Asked, app: AppId) -> Change:
     """End a restart: what is stopped is started again, what is being drained keeps what it still has."""
     text = f"the restart of {app} is cancelled: workers that are stopped are started, no other one is touched"
-    return take_back(asked, restart_key(app), text, f"{app} is not being restarted")
+    return take_back(asked, RollingRestart.key_of(app), text, f"{app} is not being restarted")
 
 
 def _running(asked: Asked) -> list[NodeStatus]:
@@ -331,7 +329,7 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     until = asked.at + for_s
     here = sorted(row.worker for row in asked.nodes if row.host == host)
     check_heard(asked, here, STOP_THERE)
-    kept = [each for each in here if _is_lasting(asked.intents.get(drain_key(each)))]
+    kept = [each for each in here if _is_lasting(asked.intents.get(Drain.key_of(each)))]
     if not (workers := [each for each in here if each not in kept]):
         text = f"operators drain all workers of {host} without an end: they stay off anyway, see `trimtab undrain`"
         raise ChangeRefused(RefusalKind.CONFLICT, text)

@@ -38,13 +38,12 @@ from trimtab_protocol.messages.intents import (
     MAX_MOVES,
     MAX_WORKERS,
     Approve,
+    Drain,
     MoveKeyGroups,
     Reject,
     RequestedMove,
     RollingRestart,
-    drain_key,
     encode_intent,
-    restart_key,
 )
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
 from trimtab_protocol.messages.report import WorkerState
@@ -337,13 +336,13 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     """Restart the workers of the app that run now."""
     check_reports(asked, app)
     check_seen(asked)
-    if restart_key(app) in asked.intents:
+    if RollingRestart.key_of(app) in asked.intents:
         text = f"{app} is being restarted already; `trimtab rolling-restart {app} --cancel` ends that"
         raise ChangeRefused(RefusalKind.CONFLICT, text)
     revoked = revoked_of(asked, (row.worker for row in asked.nodes if row.app == app))
     ours = [row for row in asked.nodes if row.app == app and row.worker not in revoked]
     running = [row for row in ours if row.state is WorkerState.RUNNING]
-    drained = sorted(row.worker for row in running if drain_key(row.worker) in asked.intents)
+    drained = sorted(row.worker for row in running if Drain.key_of(row.worker) in asked.intents)
     rows = [row for row in running if row.startable and row.worker not in drained]
     if running and not any(row.startable for row in running):
         text = f"no agent can start a worker of {app}: expected `app` and `command` of the workers in agent.toml"

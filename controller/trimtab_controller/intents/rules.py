@@ -20,7 +20,7 @@ from trimtab_controller.intents.change import (
     take_back,
 )
 from trimtab_controller.intents.plans import Looked
-from trimtab_protocol.messages.intents import AddRule, rule_key
+from trimtab_protocol.messages.intents import AddRule
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.rules import LATEST_END, MAX_RULES, Rule
 from trimtab_protocol.wording import counted, first_few, what_there_is
@@ -64,7 +64,7 @@ def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
 
 def remove(asked: Asked, name: str) -> Change:
     """Take back a rule that an operator has added."""
-    key = rule_key(name)
+    key = AddRule.key_of(name)
     if key in asked.intents:
         return take_back(asked, key, f"rule {name} is not kept any longer: nothing moves because of that", "")
     told = asked.status.rules or () if asked.status else ()

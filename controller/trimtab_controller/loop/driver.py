@@ -13,7 +13,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.predictions import RoundMeasured
 from trimtab_controller.decider.policies.instance import question_of
 from trimtab_controller.decider.policies.judgement import DrainBlocked
-from trimtab_controller.decider.values.decision import Decision, Resized
+from trimtab_controller.decider.values.decision import Decision, Resized, Skip
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.journal import Hold, JournalEntry
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -27,7 +27,6 @@ from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox, Received
 from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.publications import records_of, status_record, to_sign_again
-from trimtab_controller.loop.realize import realizing, resizing
 from trimtab_controller.loop.recovery import RecoveredState, recalled_costs, recalled_demand, taken_over
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.loop.telemetry import Telemetry
@@ -291,11 +290,11 @@ class ControlLoop:
             self._events.decided(decision)
         if isinstance(decision, Resized):
             self._resize(decision)
-        elif (event := realizing(decision)) is not None:
-            self._execute(event)
+        elif not isinstance(decision, Skip):
+            self._execute(decision)
 
     def _resize(self, found: Resized) -> None:
-        self._execute(resizing(found))
+        self._execute(found)
         if found.app is not None and found.short and found.change is not None:
             values = {
                 "CLUSTER": self._configuration.cluster,

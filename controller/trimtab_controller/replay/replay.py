@@ -14,13 +14,12 @@ from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
-from trimtab_controller.decider.values.decision import Resized, Skip
+from trimtab_controller.decider.values.decision import Decision, Resized, Skip
 from trimtab_controller.decider.values.plan_settings import PlanSettings
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.execution.windows import host_reports, ownership, sites_of
-from trimtab_controller.loop.realize import realizing, resizing
 from trimtab_controller.replay.cluster import Pace, ReplayedCluster, Taken
 from trimtab_controller.replay.outcome import Outcome, Tally
 from trimtab_controller.replay.placed import evenness_of, placed, recorded_owners, running_workers
@@ -150,22 +149,24 @@ class Replay:
                     limit_s = self._configuration.solver_time_limit_s
                     answer = self._solve(question_of(view, self._configuration.balance, limit_s))
                     self._decide(now, deciding.SolverAnswered(answer=answer))
-                case deciding.Decided(decision=Skip() as skip):
-                    if skip.app is not None:
-                        self._tally(skip.app).reasons[skip.reason] += 1
-                case deciding.Decided(decision=Resized() as resized):
-                    self._resize(now, resized)
                 case deciding.Decided(decision=decision):
-                    if (event := realizing(decision)) is not None:
-                        self._execute(now, event)
+                    self._carry_out(now, decision)
                 case _:
                     pass  # told to operators only
+
+    def _carry_out(self, now: float, decision: Decision) -> None:
+        if isinstance(decision, Resized):
+            self._resize(now, decision)
+        elif not isinstance(decision, Skip):
+            self._execute(now, decision)
+        elif decision.app is not None:
+            self._tally(decision.app).reasons[decision.reason] += 1
 
     def _resize(self, now: float, found: Resized) -> None:
         """Change the size of an app; the hook that would add machines fails, since nobody knows what it would add."""
         if found.app is not None and found.change is not None and (found.start or found.drain):
             self._tally(found.app).resized += 1
-        self._execute(now, resizing(found))
+        self._execute(now, found)
         if found.app is not None and found.short:
             self._decide(now, deciding.HookEnded(app=found.app, failure="a replay runs no hook"))
 

@@ -52,6 +52,12 @@ class Said:
     """What all intents have."""
 
     WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_BYTES)
+    KEY: ClassVar[str]
+    """The record key, without what it is about."""
+    KIND: ClassVar[str]
+    """The same as the console calls it."""
+    ABOUT: ClassVar[str | None] = None
+    """The field with what it is about."""
 
     by: Annotated[str, Text(200)]
     """Who wrote it."""
@@ -59,6 +65,21 @@ class Said:
     """When (epoch seconds)."""
     reason: Annotated[str, Text(MAX_REASON)]
     """Why; the status shows it."""
+
+    @property
+    def about(self) -> str | None:
+        """Which worker, app, plan or rule it is about; None: none of them, or all."""
+        return None if self.ABOUT is None else getattr(self, self.ABOUT)
+
+    @classmethod
+    def key_of(cls, about: str | None) -> str:
+        """The record key of what is about this."""
+        return cls.KEY if about is None else f"{cls.KEY}/{about}"
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return self.key_of(self.about)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,29 +90,23 @@ class Drain(Said):
     whose maintenance the worker stays off.
     """
 
+    KEY, KIND, ABOUT = "drain", "drain", "worker"
+
     worker: WorkerId
     until: float | None = None
     host: HostId | None = None
-
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return drain_key(self.worker)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause(Said):
     """Start no new plan; a plan in flight is finished."""
 
+    KEY, KIND, ABOUT = PAUSE_KEY, "pause", None
+
     @property
     def told(self) -> str:
         """Who has paused the controller, and why, in words."""
         return f"paused by {self.by}: {self.reason}"
-
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return PAUSE_KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +115,8 @@ class Stop(Said):
 
     Hand-overs that are released are finished, all others are abandoned.
     """
+
+    KEY, KIND, ABOUT = "stop", "stop", "app"
 
     WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_BYTES, derived=("stop_all",))
 
@@ -110,71 +127,51 @@ class Stop(Said):
         """What says on the wire that it is about all apps."""
         return ALL if self.app is None else None
 
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return "stop" if self.app is None else f"stop/{self.app}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptJournal(Said):
     """End the hold with this id, and no other: go on without the content of the journal."""
 
-    hold: Name
+    KEY, KIND, ABOUT = ACCEPT_KEY, "accept journal", None
 
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return ACCEPT_KEY
+    hold: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetApp(Said):
     """The app is gone for good: revoke its placement and do not wait for it."""
 
-    app: Annotated[AppId, Key("forget_app")]
+    KEY, KIND, ABOUT = "forget/app", "forget app", "app"
 
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return f"forget/app/{self.app}"
+    app: Annotated[AppId, Key("forget_app")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetWorker(Said):
     """The worker is gone for good: do not wait for it, start it or drain it."""
 
-    worker: Annotated[WorkerId, Key("forget_worker")]
+    KEY, KIND, ABOUT = "forget/worker", "forget worker", "worker"
 
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return f"forget/worker/{self.worker}"
+    worker: Annotated[WorkerId, Key("forget_worker")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale(Said):
     """The app should have this many workers, whatever its demand is."""
 
+    KEY, KIND, ABOUT = "scale", "scale", "app"
+
     app: Annotated[AppId, Key("scale_app")]
     workers: Annotated[int, Range(1, MAX_WORKERS)]
-
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return scale_key(self.app)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undrain(Said):
     """Do not drain this worker to make its app smaller: it takes key groups again.  Said once."""
 
-    worker: Annotated[WorkerId, Key("undrain")]
+    KEY, KIND, ABOUT = "undrain", "undrain", "worker"
 
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return f"undrain/{self.worker}"
+    worker: Annotated[WorkerId, Key("undrain")]
 
 
 def check_each_once(field: str, found: Sequence[object], most: int) -> None:
@@ -189,40 +186,31 @@ def check_each_once(field: str, found: Sequence[object], most: int) -> None:
 class RollingRestart(Said):
     """Restart these workers of an app, host by host: drain, stop and start them."""
 
+    KEY, KIND, ABOUT = "restart", "rolling restart", "app"
+
     app: Annotated[AppId, Key("restart_app")]
     workers: Annotated[tuple[WorkerId, ...], Key("restart_workers"), Most(MAX_WORKERS, 1), Distinct()]
 
     def __post_init__(self) -> None:
         check_each_once("workers", self.workers, MAX_WORKERS)
 
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return restart_key(self.app)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approve(Said):
     """Carry this plan out, which waits for approval.  Said once."""
 
-    plan: Annotated[Name, Key("approve_plan")]
+    KEY, KIND, ABOUT = "approve", "approve", "plan"
 
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return f"approve/{self.plan}"
+    plan: Annotated[Name, Key("approve_plan")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reject(Said):
     """Do not carry this plan out, which waits for approval.  Said once."""
 
-    plan: Annotated[Name, Key("reject_plan")]
+    KEY, KIND, ABOUT = "reject", "reject", "plan"
 
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return f"reject/{self.plan}"
+    plan: Annotated[Name, Key("reject_plan")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +230,8 @@ class MoveKeyGroups(Said):
     `undoes` = the plan whose moves these take back; None: an operator has chosen them.
     """
 
+    KEY, KIND, ABOUT = "move", "move", "app"
+
     moves: Annotated[tuple[RequestedMove, ...], Most(MAX_MOVES)]
     undoes: Name | None = None
 
@@ -259,7 +249,7 @@ class MoveKeyGroups(Said):
     def key(self) -> str:
         """The record key: the same for the same moves."""
         text = "\n".join(f"{each.key_group} {each.worker}" for each in self.moves)
-        return f"{MOVE_KEY}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return self.key_of(hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
 def _without_reason(rule: Rule) -> dict[str, Any]:
@@ -275,6 +265,8 @@ def _with_any_reason(found: Any) -> Rule:
 class AddRule(Said):
     """Keep this rule, whose reason is that of the intent, until it ends or is taken back."""
 
+    KEY, KIND, ABOUT = "rule", "rule", "add_rule"
+
     WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_BYTES, derived=("add_rule",))
 
     rule: Annotated[Rule, WrittenAs(Any, _without_reason, _with_any_reason)]
@@ -287,11 +279,6 @@ class AddRule(Said):
     def add_rule(self) -> str:
         """The name of the rule."""
         return self.rule.name
-
-    @property
-    def key(self) -> str:
-        """The record key."""
-        return rule_key(self.rule.name)
 
 
 Intent = (
@@ -309,26 +296,6 @@ Intent = (
     | MoveKeyGroups
     | AddRule
 )
-
-
-def restart_key(app: AppId) -> str:
-    """The record key of an app's rolling restart."""
-    return f"restart/{app}"
-
-
-def rule_key(name: str) -> str:
-    """The record key of an operator's rule."""
-    return f"rule/{name}"
-
-
-def scale_key(app: AppId) -> str:
-    """The record key of an app's size."""
-    return f"scale/{app}"
-
-
-def drain_key(worker: WorkerId) -> str:
-    """The record key of a worker's drain."""
-    return f"drain/{worker}"
 
 
 KINDS: Mapping[str, type[Intent]] = {

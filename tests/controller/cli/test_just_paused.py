@@ -9,7 +9,7 @@ from tests.controller.cli.status_examples import APP, NOW, STATUS
 from trimtab_controller.cli import actions
 from trimtab_controller.cli.operator import CommandError, Target, target_of
 from trimtab_controller.configuration import decode
-from trimtab_protocol.messages.intents import Pause, restart_key, scale_key
+from trimtab_protocol.messages.intents import Pause, RollingRestart, Scale
 from trimtab_protocol.messages.status import ProposalStatus
 
 PAUSE = Pause(by="ann@desk", at=NOW, reason="deploy")
@@ -71,7 +71,7 @@ def test_what_goes_ahead_where_the_status_cannot_be_read(
 
     written: list[object] = []
     monkeypatch.setattr(actions, "read_status", unreadable)
-    monkeypatch.setattr(actions, "read_intents", lambda _: {scale_key(APP): None, restart_key(APP): None})
+    monkeypatch.setattr(actions, "read_intents", lambda _: {Scale.key_of(APP): None, RollingRestart.key_of(APP): None})
     monkeypatch.setattr(actions, "write_intents", lambda *known, **_: written.append(known))
     args = argparse.Namespace(action=action, reason="release", json=False, **named)
     if told is None:

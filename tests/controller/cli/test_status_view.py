@@ -1,6 +1,7 @@
 """What somebody who was woken at night reads first: the state, who leads, the last decision, and what to do."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -40,22 +41,145 @@ from trimtab_protocol.messages.status import (
     RemoteCostStatus,
     SizeStatus,
     Status,
-    decode_status,
-    encode_status,
 )
+from trimtab_protocol.wording import local_time
+
+# ---- everything that a status may tell, as operators see it
 
 
-def test_what_operators_want_is_shown_with_who_and_why() -> None:
-    drain = Drain(worker=WorkerId("w2"), by="ann@desk", at=NOW - 90.0, reason="new disk")
-    drains = {f"drain/w{n}": replace(drain, worker=WorkerId(f"w{n}"), at=NOW - 100.0 - n) for n in range(3, 14)}
-    lines = shown(STATUS, intents={drain.key: drain, "x/1": None, **drains})
-    at = lines.index("what operators want")
-    assert lines[at + 1] == "  drain w2, by ann@desk 90 s ago: new disk"
-    assert lines[at + 11] == "  and 3 more (--json has all)"
-    assert "  x/1: this version cannot read it" in shown(STATUS, intents={"x/1": None})
-    assert "what operators want" not in shown(STATUS)
-    assert "  unknown: the topic of intents cannot be read" in shown(STATUS, intents=None)
-    assert [row["by"] for row in intents_documents({drain.key: drain, "x/1": None}, NOW) or ()] == ["ann@desk", None]
+DIFFER, MISSING = "workers differ in their topics: a against b", "the broker does not know these topics: orders"
+UNUSED = {"used_pct": None, "demand_pct": None, "backlog": None, "memory_bytes": None, "steering": False}
+NONE = RemoteCostStatus(unknown="no tuples between key groups")
+DEAR = RemoteCostStatus(value=98.4e-6, error=12.2e-6, significant=True)
+ORDERS = replace(
+    STATUS.apps[0],
+    collocation=0.9,
+    local_sends=0.75,
+    missing_standbys=7,
+    stale_key_groups=4,
+    unknown_load=0.031,
+    n_minus_1_pct=81.4,
+    n_minus_1_bound_pct=79.0,
+    n_minus_1_worker=WorkerId("orders-2"),
+    n_minus_1_lost=(WorkerId("orders-7"),),
+    following_share=0.043,
+    capacity=CapacityStatus(
+        headroom=1.5, potential=2.0, bound=2.25, first="host h1", heaviest="orders/sums/7", accuracy=0.934
+    ),
+    remote_costs=CollocationStatus(
+        operators=(OperatorCostStatus(operator=OperatorId("head"), sending=DEAR, receiving=NONE),),
+        obtainable=0.958,
+        worth_cores=0.43,
+    ),
+    size=SizeStatus(
+        text="4 workers, demand 3.60 of 4.00 cores (90%), wanted 6",
+        restart_s=120.0,
+        measured_restart_s=14.4,
+        own_settings=("max_workers = 4", 'mode = "act"'),
+        leaving=(WorkerId("orders-1"),),
+    ),
+    fixed=(
+        FixedStatus(worker=WorkerId("orders-7"), reason="worker_missing", text=""),
+        FixedStatus(worker=WorkerId("orders-8"), reason="worker_missing", text=""),
+        FixedStatus(worker=WorkerId("orders-9"), reason="worker_not_steering", text="store memory:"),
+    ),
+)
+WHOLE = replace(
+    STATUS,
+    apps=(ORDERS,),
+    nodes=(
+        node("orders-1", 61.25, draining=True, level="light"),
+        node("orders-2", 39.0, key_groups=31, draining=True, level="heavy"),
+        node("orders-3", 3.25, used_pct=110.4, level="heavy"),
+        node("orders-4", used_pct=99.0, demand_pct=130.2, level="moderate", steering=False),
+        node("a", steering=False, reason=DIFFER),
+        node("b", steering=False, reason=DIFFER),
+        node("c", reason=MISSING),
+        node("d", None, app=None, state=WorkerState.AWAY, reason="its start failed: no command", **UNUSED),
+        node("e", None, app=None, state=WorkerState.AWAY, absence=Absence.CRASHED, reason="crashed 10 times", **UNUSED),
+        node("f", None, app=None, state=WorkerState.AWAY, absence=Absence.STOPPED, **UNUSED),
+    ),
+    hosts=(
+        HostStatus(
+            host=HostId("h0"),
+            used_pct=88.25,
+            memory_bytes=2_000_000_000,
+            memory_limit_bytes=4_100_000_000,
+            received_bytes_s=1_250_000.0,
+            sent_bytes_s=999.0,
+            demand_pct=91.0,
+            bottleneck="CPU 91 %",
+            level="heavy",
+            disk_total_bytes=250_000_000_000,
+            disk_free_bytes=31_000_000_000,
+        ),
+        HostStatus(host=HostId("h1")),
+    ),
+    pool=tuple(
+        PoolStatus(app=AppId(app), worker=WorkerId(w), host=HostId(h), capacity=1.0)
+        for app, w, h in (("orders", "w5", "h5"), ("orders", "w6", "h6"), ("clicks", "c1", "h1"))
+    ),
+    concerns=(
+        ConcernStatus(kind="over_capacity", app=APP, text="orders-3 uses 110 % of its capacity, its key groups 3 %"),
+    ),
+    rejected={"trimtab.prod.reports.unsigned": 500},
+    refused_hosts=RefusedHosts(
+        worst=tuple(
+            RefusedHost(
+                topic="trimtab.prod.reports",
+                host=HostId(f"h{n}"),
+                fault="unsigned",
+                messages=40 - n,
+                at=STATUS.at - 5.0,
+            )
+            for n in range(12)
+        ),
+        more=3,
+    ),
+    rounds=(
+        replace(
+            ROUND,
+            plan="3.15",
+            ended_at=None,
+            handovers={"done": 2, "releasing": 1, "waiting": 1, "failed": 0},
+            migrations=6,
+            recovery_planned_s=12.34,
+            recovery_bound_s=9.0,
+        ),
+        ROUND,
+        replace(ROUND, plan="3.12", after=None, incomparable="w2 joined"),
+        replace(
+            ROUND,
+            plan="3.11",
+            recovery_planned_s=12.34,
+            recovery_bound_s=9.0,
+            recovery_s=13.0,
+            saved_planned_pp=3.28,
+            saved_pp=3.46,
+        ),
+    ),
+)
+DRAIN = Drain(worker=WorkerId("w2"), by="ann@desk", at=NOW - 90.0, reason="new disk")
+
+
+def test_a_status_with_all_that_there_may_be() -> None:
+    expected = Path(__file__).with_name("whole_status.txt").read_text(encoding="utf-8")
+    lines = shown(WHOLE, LEADER, STANDBY, width=100, intents={DRAIN.key: DRAIN, "x/1": None})
+    assert "\n".join(lines) + "\n" == expected.replace("13:45:10", local_time(NOW - 90)[-8:])
+
+
+def test_what_there_is_none_of_is_left_out() -> None:
+    assert [line for line in shown(STATUS, width=120) if not line.startswith(" ")][2:] == [
+        "", "apps", "", "workers", "", "last plans", "", "earlier decisions",
+    ]  # fmt: skip
+    apps = shown(STATUS, width=120)[3:6]
+    assert apps == ["apps", "  orders  load distance 2.2 pp (noise 0.5), mean load 50.0 %, 63 key groups", ""]
+    bare = replace(STATUS.apps[0], missing_standbys=0, capacity=CapacityStatus(), size=SizeStatus(text="1 worker"))
+    assert shown(replace(STATUS, apps=(bare,)), width=120)[4:7] == [*apps[1:2], "          size: 1 worker", ""]
+    many = tuple(HostStatus(host=HostId(f"h{number}"), used_pct=float(number)) for number in range(100))
+    hosts = shown(replace(STATUS, hosts=many))
+    assert "hosts, 20 of 100: the most used" in hosts
+    assert "received/s  sent/s  bottleneck" in hosts[hosts.index("hosts, 20 of 100: the most used") + 1], "no disk"
 
 
 def test_a_rule_that_has_ended_by_itself_is_not_wanted_any_more() -> None:
@@ -67,50 +191,6 @@ def test_a_rule_that_has_ended_by_itself_is_not_wanted_any_more() -> None:
     assert told == ["  keep rule other (freeze), by ann@desk 60 s ago: a disk fails"]
     assert "what operators want" not in shown(STATUS, intents={over.key: over})
     assert [row["key"] for row in intents_documents(both, NOW) or ()] == [lasting.key]
-
-
-def test_the_first_lines_say_how_it_stands() -> None:
-    lines = shown(STATUS, LEADER, STANDBY)
-    assert lines[:2] == [
-        "prod  ACTING  ctl-1:2817 leads, 1 stands by, epoch 3.15, snapshot 4 s old",
-        "last decision 4 s ago: nothing: load distance 2.3 pp, inside the band of 5.0 pp",
-    ]
-    assert "  orders  load distance 2.2 pp (noise 0.5), mean load 50.0 %, 63 key groups" in lines
-
-
-def test_the_hosts_that_refused_messages_name_are_said_as_what_they_are() -> None:
-    rows = tuple(
-        RefusedHost(
-            topic="trimtab.prod.reports", host=HostId(f"h{number}"), fault="unsigned", messages=40 - number, at=at
-        )
-        for number, at in enumerate([STATUS.at - 5.0] * 12)
-    )
-    refused = replace(
-        STATUS, rejected={"trimtab.prod.reports.unsigned": 500}, refused_hosts=RefusedHosts(worst=rows, more=3)
-    )
-    assert decode_status(encode_status(refused)) == refused
-    lines = shown(refused)
-    start = lines.index("refused messages") + 1
-    assert lines[start : start + 3] == [
-        "  trimtab.prod.reports.unsigned: 500",
-        "  by the host that they name, which may not be the one that sent them:",
-        "    h0: 40 trimtab.prod.reports.unsigned, the last 5 s ago",
-    ]
-    assert lines[start + 11 : start + 13] == [
-        "    h9: 31 trimtab.prod.reports.unsigned, the last 5 s ago",
-        "    and 5 more",
-    ]
-    nameless = replace(STATUS, rejected={"trimtab.prod.status.oversized": 1})
-    assert not [line for line in shown(nameless) if "they name" in line]
-
-
-def test_a_worker_that_leaves_is_told_apart_from_one_that_an_operator_drains() -> None:
-    [app] = STATUS.apps
-    size = SizeStatus(text="1 worker", leaving=(WorkerId("orders-1"),))
-    nodes = tuple(replace(row, draining=True) for row in STATUS.nodes)
-    lines = shown(replace(STATUS, apps=(replace(app, size=size),), nodes=nodes), width=120)
-    rows = {line.split()[0]: line.split()[-1] for line in lines if line.strip().startswith("orders-")}
-    assert rows == {"orders-1": "leaving", "orders-2": "draining"}
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -218,72 +298,6 @@ def test_after_a_hold_its_runbook_is_not_named_any_more() -> None:
     )
 
 
-def test_what_is_wrong_though_balancing_goes_on_stands_at_the_top_with_its_runbook() -> None:
-    status = replace(STATUS, nodes=(node("orders-1", 3.25, used_pct=110.4), node("orders-2")), concerns=(FULL,))
-    lines = shown(status, width=120)
-
-    assert lines[2:4] == [
-        "over_capacity (orders): orders-1 uses 110 % of its capacity, its key groups 3 %",
-        "What to check and what to do: trimtab runbook over_capacity",
-    ]
-    [line] = [line.split() for line in lines if "host-orders-1" in line]
-    assert (line[2:4], line[-2:]) == (["110", "3"], ["over", "capacity"])
-
-
-def test_a_worker_that_is_asked_for_more_than_it_has_is_over_its_capacity_though_it_uses_less() -> None:
-    nodes = (node("orders-1", used_pct=99.0, demand_pct=130.2), node("orders-2"))
-    lines = shown(replace(STATUS, nodes=nodes), width=100)
-    assert [line.endswith("over capacity") for line in lines if " host-orders-" in line] == [True, False]
-
-
-def test_hosts_are_shown_with_what_was_measured_the_most_used_first() -> None:
-    measured = HostStatus(
-        host=HostId("h0"), used_pct=88.25, memory_bytes=2_000_000_000, memory_limit_bytes=4_100_000_000,
-        received_bytes_s=1_250_000.0, sent_bytes_s=999.0, demand_pct=91.0, bottleneck="CPU 91 %", level="heavy",
-    )  # fmt: skip
-    lines = shown(replace(STATUS, hosts=(measured, HostStatus(host=HostId("h1")))))
-    where = lines.index("hosts")
-    assert [line.split() for line in lines[where + 1 : where + 5] if "─" not in line] == [
-        ["host", "CPU", "%", "asked", "%", "memory", "of", "received/s", "sent/s", "bottleneck"],
-        ["h0", "88", "91", "2", "GB", "4", "GB", "1", "MB", "999", "B", "CPU", "91", "%,", "heavy"],
-        ["h1", *"???????"],
-    ]
-    assert max(map(len, lines)) <= 80
-    with_disk = replace(measured, disk_total_bytes=250_000_000_000, disk_free_bytes=31_000_000_000)
-    lines = shown(replace(STATUS, hosts=(with_disk, HostStatus(host=HostId("h1")))))
-    where = lines.index("hosts")
-    assert "received/s  sent/s  disk %  bottleneck" in lines[where + 1]
-    assert " 88  CPU 91 %" in lines[where + 3]
-    assert lines[where + 4 if "h1" in lines[where + 4] else where + 5].split() == ["h1", *"????????"]
-    assert max(map(len, lines)) <= 80
-    many = tuple(HostStatus(host=HostId(f"h{number}"), used_pct=float(number)) for number in range(100))
-    assert "hosts, 20 of 100: the most used" in shown(replace(STATUS, hosts=many))
-    assert "hosts" not in shown(STATUS)
-
-
-def test_why_workers_only_report_or_what_they_lack_is_a_sentence_each() -> None:
-    differ, missing = "workers differ in their topics: a against b", "the broker does not know these topics: orders"
-    rows = (
-        *(node(name, steering=False, reason=differ) for name in ("a", "b")),
-        node("c", steering=False),
-        node("d", steering=False, state=WorkerState.AWAY, reason="its start failed: no command"),
-        node("g", steering=False, state=WorkerState.AWAY, absence=Absence.CRASHED, reason="crashed 10 times"),
-        node("e", reason=missing),
-        node("f"),
-    )
-    lines = shown(replace(STATUS, nodes=rows), width=120)
-    where = lines.index("what workers report")
-    assert lines[where + 1 : where + 7] == [
-        "  c only reports: no reason given, see the agents' logs",
-        f"  a, b only report: {differ}",
-        f"  e runs, but {missing}",
-        "  away: g: crashed 10 times",
-        "  away: d: its start failed: no command",
-        "",
-    ]
-    assert "what workers report" not in shown(STATUS)
-
-
 def test_a_reason_to_do_nothing_is_looked_up_before_a_concern() -> None:
     lost = (DecisionStatus(at=NOW, kind="skip", reason="hosts_lost", text="-"),)
     assert Seen(status=replace(STATUS, concerns=(FULL,), decisions=lost), controllers=None, now=NOW).runbook == (
@@ -333,113 +347,6 @@ def test_the_levels_are_those_of_the_model() -> None:
 # --- status apps ------------------------------------------------------------------------------------------------------
 
 
-def load_line(**figures: object) -> str:
-    """The line of the app's load distance, if the app has these figures."""
-    [app] = STATUS.apps
-    lines = shown(replace(STATUS, apps=(replace(app, **figures),)), width=120)  # type: ignore[arg-type]
-    [found] = [line for line in lines if "load distance 2.2 pp" in line]
-    return found
-
-
-def test_key_groups_that_a_crash_would_cost_a_restore_are_said() -> None:
-    def line(missing: int | None) -> str:
-        return load_line(missing_standbys=missing)
-
-    assert line(7).endswith("63 key groups, 7 lack a standby")
-    assert line(0).endswith("63 key groups")
-    assert line(None).endswith("63 key groups")
-
-
-def test_the_share_of_sends_that_skip_the_broker_is_said_if_it_is_known() -> None:
-    def line(share: float | None) -> str:
-        return load_line(collocation=0.9, local_sends=share)
-
-    assert line(0.75).endswith("mean load 50.0 %, collocation 90%, local sends 75%, 63 key groups")
-    assert line(0.0).endswith("collocation 90%, local sends 0%, 63 key groups")
-    assert line(None).endswith("collocation 90%, 63 key groups")
-
-
-def test_what_the_loss_of_a_host_leads_to_is_said_with_its_bound() -> None:
-    app = replace(
-        STATUS.apps[0],
-        n_minus_1_pct=81.4,
-        n_minus_1_bound_pct=79.0,
-        n_minus_1_worker=WorkerId("orders-2"),
-        n_minus_1_lost=(WorkerId("orders-7"),),
-    )
-    assert "N-1: 81 % at orders-2 after losing orders-7, bound 79 %" in " ".join(shown(replace(STATUS, apps=(app,))))
-    assert "N-1" not in " ".join(shown(STATUS))
-    measured = shown(replace(STATUS, apps=(replace(app, following_share=0.043),)), width=160)
-    assert "bound 79 %; following a key group costs 4% of its load" in " ".join(measured)
-
-
-def test_the_size_of_an_app_is_said_with_its_reason() -> None:
-    size = SizeStatus(text="4 workers, demand 3.60 of 4.00 cores (90%), wanted 6: demand above 85% for 40 s")
-    [app] = STATUS.apps
-    lines = shown(replace(STATUS, apps=(replace(app, size=size),)), width=120)
-    assert [line.strip() for line in lines if "size:" in line] == [f"size: {size.text}"]
-    assert not any("size:" in line for line in shown(STATUS))
-
-
-def test_how_long_workers_took_to_start_is_said_beside_the_configured_time() -> None:
-    size = SizeStatus(text="1 worker", restart_s=120.0, measured_restart_s=14.4)
-    [app] = STATUS.apps
-    [line] = [line for line in shown(replace(STATUS, apps=(replace(app, size=size),)), width=120) if "size:" in line]
-    assert line.strip() == "size: 1 worker; started workers ran after 14 s at most, restart_s is 120 s"
-    unseen = replace(size, measured_restart_s=None)
-    assert not any("ran after" in line for line in shown(replace(STATUS, apps=(replace(app, size=unseen),))))
-
-
-def test_settings_of_the_app_alone_are_shown() -> None:
-    size = SizeStatus(text="1 worker", own_settings=("max_workers = 4", 'mode = "act"'))
-    [app] = STATUS.apps
-    [line] = [line for line in shown(replace(STATUS, apps=(replace(app, size=size),)), width=120) if "size:" in line]
-    assert line.strip() == 'size: 1 worker; own settings: max_workers = 4, mode = "act"'
-
-
-def test_fixed_workers_are_listed_with_their_reasons_and_how_much_is_unknown() -> None:
-    fixed = tuple(
-        FixedStatus(worker=WorkerId(name), reason=reason, text=text)
-        for name, reason, text in (
-            ("orders-7", "worker_missing", ""),
-            ("orders-8", "worker_missing", ""),
-            ("orders-9", "worker_not_steering", "store memory:"),
-        )
-    )
-    apps = tuple(replace(app, fixed=fixed, stale_key_groups=4, unknown_load=0.031) for app in STATUS.apps)
-    lines = shown(replace(STATUS, apps=apps), width=120)
-
-    at = lines.index("fixed workers: plans are made around them")
-    assert lines[at + 1 : at + 3] == [
-        "  orders: orders-7, orders-8: worker_missing",
-        "  orders: orders-9: worker_not_steering, store memory:",
-    ]
-    assert [line for line in lines if line.endswith("63 key groups, 3.1% of the load is unknown")]
-    assert "fixed workers: plans are made around them" not in shown(STATUS)
-
-
-def test_levels_of_the_workers_are_a_line_of_the_app() -> None:
-    levels = ("light", "heavy", "light", "moderate", "heavy", None)
-    nodes = tuple(node(f"w{place}", level=level) for place, level in enumerate(levels))
-    lines = " ".join(" ".join(shown(replace(STATUS, nodes=nodes))).split())
-    assert "workers: 2 light, 1 moderate, 2 heavy (w1, w4)" in lines
-    assert "workers:" not in " ".join(shown(STATUS)), "no level is known"
-
-
-def test_headroom_is_a_line_of_the_app() -> None:
-    capacity = CapacityStatus(
-        headroom=1.5, potential=2.0, bound=2.25, first="host h1", heaviest="orders/sums/7", accuracy=0.934
-    )
-    lines = " ".join(" ".join(shown(replace(STATUS, apps=(replace(STATUS.apps[0], capacity=capacity),)))).split())
-    assert (
-        "headroom: 1.5 times the input until host h1 is full, 2.0 with free moves "
-        "(bound 2.2, by orders/sums/7 alone); costs predict 93% of the CPU"
-    ) in lines
-    assert "headroom" not in " ".join(
-        shown(replace(STATUS, apps=(replace(STATUS.apps[0], capacity=CapacityStatus()),)))
-    )
-
-
 def test_what_remote_tuples_cost_is_a_line_of_the_app() -> None:
     def line(sending: RemoteCostStatus, receiving: RemoteCostStatus, **more: float) -> str:
         none = RemoteCostStatus(unknown="no tuples between key groups")
@@ -470,23 +377,6 @@ def test_what_remote_tuples_cost_is_a_line_of_the_app() -> None:
     )
     assert (NO_TUPLES, FEW) == (Unknown.NO_TUPLES, Unknown.FEW)
     assert collocation_line(STATUS.apps[0]) == ""
-
-
-def test_the_pool_of_each_app_is_a_line_and_its_workers_do_not_push_others_out_of_sight() -> None:
-    pool = [PoolStatus(app=APP, worker=WorkerId(f"w{n}"), host=HostId(f"h{n}"), capacity=1.0) for n in (5, 6)]
-    pool.append(PoolStatus(app=AppId("clicks"), worker=WorkerId("c1"), host=HostId("h1"), capacity=1.0))
-    idle = [node(f"z{n}", None, state=WorkerState.AWAY, steering=False, absence=Absence.STOPPED) for n in range(40)]
-    lines = shown(replace(STATUS, pool=tuple(pool), nodes=(*STATUS.nodes, *idle)), width=100)
-
-    where = lines.index("pool")
-    assert lines[where + 1 : where + 4] == [
-        "  orders  2 workers can be started: w5 on h5, w6 on h6",
-        "  clicks  1 worker can be started: c1 on h1",
-        "",
-    ]
-    assert any(line.split()[:1] == ["orders-1"] for line in lines)
-    assert any(line.split()[-1:] == ["stopped"] for line in lines)
-    assert "pool" not in shown(STATUS)
 
 
 # ---- what `trimtab sandbox status` says of windows and plans, in a few lines

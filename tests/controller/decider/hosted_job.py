@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tests.controller.decider.decider_situations import a_load, a_node, a_window
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
@@ -15,7 +16,7 @@ from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, Oper
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.report import Absence, Basis, WorkerState
 from trimtab_protocol.messages.rules import Rule
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
 
 WINDOW_S = 10.0
 RECORDS = 1_000
@@ -131,12 +132,11 @@ class HostedJob:
     def window(self) -> Snapshot:
         self.number += 1
         self.settle(self.number)
-        end_ms = round(1000 * WINDOW_S * self.number)
         app = {owner: each.app for each, owner in self.owners.items()}
         nodes = [
-            NodeWindow(
-                worker=worker, host=host, app=app.get(worker, APP), state=WorkerState.RUNNING, capacity=self.capacity,
-                covered_s=WINDOW_S, cpu=self.used_by(worker), complete=True, steering=True, standbys=self.standbys,
+            a_node(
+                worker, host=host, app=app.get(worker, APP), capacity=self.capacity, cpu=self.used_by(worker),
+                standbys=self.standbys,
                 copies=tuple(
                     Copy(each.operator, each.partition, round(RECORDS * share))
                     for (each, name), share in self.copies.items()
@@ -145,41 +145,34 @@ class HostedJob:
             )
             for worker, host in self.workers.items()
         ] + [
-            NodeWindow(
-                worker=worker, host=host, app=None, state=WorkerState.AWAY, capacity=self.capacity, covered_s=WINDOW_S,
-                cpu=None, complete=True, steering=False, absence=Absence.STOPPED, declared=APP,
+            a_node(
+                worker, host=host, app=None, state=WorkerState.AWAY, capacity=self.capacity, cpu=None, steering=False,
+                absence=Absence.STOPPED, declared=APP,
             )
             for worker, host in self.pool.items()
         ]  # fmt: skip
-        return Snapshot(
-            cluster="c",
-            start_ms=end_ms - round(1000 * WINDOW_S),
-            end_ms=end_ms,
-            published_ms=end_ms,
+        return a_window(
+            WINDOW_S * self.number,
+            nodes,
+            [
+                a_load(
+                    each, owner, self.cpu_of(each), tuples_in_s=self.rates[each], state_bytes=self.size_of(each),
+                    backlog=0, bytes_in_s=self.received_by(each), bytes_out_s=None if self.input_bytes is None else 0.0,
+                    lag_records=RECORDS,
+                )
+                for each, owner in self.owners.items()
+            ],
             hosts_seen=len(self.machines),
             hosts_expected=len(self.machines),
-            watermark_ms=None,
-            late_rows=0,
             hosts=tuple(
                 HostWindow(
                     host=host, covered_s=WINDOW_S, cpu=each.others + self.used_on(host), cores=each.cores,
                     basis=Basis.HOST, type=each.type, speed=each.speed, memory_bytes=each.memory_bytes,
                     memory_limit_bytes=each.memory_limit_bytes, link_bytes_s=each.link,
                     disk_total_bytes=each.disk_total_bytes, disk_free_bytes=each.disk_free_bytes,
-                    received_bytes_s=self.received_on(host), sent_bytes_s=each.other_traffic,
-                    zone=each.zone,
+                    received_bytes_s=self.received_on(host), sent_bytes_s=each.other_traffic, zone=each.zone,
                 )
                 for host, each in self.machines.items()
-            ),
-            nodes=tuple(nodes),
-            key_groups=tuple(
-                KeyGroupWindow(
-                    key_group=each, worker=owner, covered_s=WINDOW_S, cpu=self.cpu_of(each),
-                    tuples_in_s=self.rates[each], state_bytes=self.size_of(each), backlog=0,
-                    bytes_in_s=self.received_by(each), bytes_out_s=None if self.input_bytes is None else 0.0,
-                    lag_records=RECORDS,
-                )
-                for each, owner in self.owners.items()
             ),
         )  # fmt: skip
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.controller.decider.decider_situations import a_node
+from tests.controller.decider.decider_situations import a_load, a_node, a_window
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Basis
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, PairWindow, Snapshot
+from trimtab_protocol.messages.snapshot import HostWindow, PairWindow, Snapshot
 
 APP = AppId("app")
 WINDOW_S = 5.0
@@ -79,23 +79,10 @@ class Job:
             worker: self.fixed + sum(self.cost * done[each] for each in done if self.owners[each] == worker) / WINDOW_S
             for worker in workers
         }
-        end_ms = round(1000 * WINDOW_S * (self.number + 1))
-        return Snapshot(
-            cluster="c",
-            start_ms=end_ms - round(1000 * WINDOW_S),
-            end_ms=end_ms,
-            published_ms=end_ms,
-            hosts_seen=len(workers),
-            hosts_expected=len(workers),
-            watermark_ms=None,
-            late_rows=0,
-            hosts=tuple(
-                HostWindow(
-                    host=HostId(f"h-{worker}"), covered_s=WINDOW_S, cpu=0.6, cores=self.host_cores, basis=Basis.CONFIG
-                )
-                for worker in workers
-            ),
-            nodes=tuple(
+        end_s = WINDOW_S * (self.number + 1)
+        return a_window(
+            end_s,
+            [
                 a_node(
                     worker,
                     host=HostId(f"h-{worker}"),
@@ -104,18 +91,25 @@ class Job:
                     waiting=self.waiting.get(worker),
                 )
                 for worker in workers
-            ),
-            key_groups=tuple(
-                KeyGroupWindow(
-                    key_group=each,
-                    worker=owner,
+            ],
+            [
+                a_load(
+                    each,
+                    owner,
+                    self.cost * done[each] / WINDOW_S,
                     covered_s=WINDOW_S,
-                    cpu=self.cost * done[each] / WINDOW_S,
                     tuples_in_s=done[each] / WINDOW_S,
                     state_bytes=1000,
                     backlog=None if each in self.silent else round(self.backlog[each]),
                 )
                 for each, owner in self.owners.items()
+            ],
+            start_ms=round(1000 * (end_s - WINDOW_S)),
+            hosts=tuple(
+                HostWindow(
+                    host=HostId(f"h-{worker}"), covered_s=WINDOW_S, cpu=0.6, cores=self.host_cores, basis=Basis.CONFIG
+                )
+                for worker in workers
             ),
             pairs=tuple(
                 PairWindow(source=source, target=target, tuples_s=count / WINDOW_S, bytes_s=0.0)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.controller.decider.decider_situations import a_node
+from tests.controller.decider.decider_situations import a_load, a_node, a_window
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Basis
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, PairWindow, Snapshot
@@ -105,11 +105,10 @@ class TalkingJob:
         return self._snapshot(rows, pairs)
 
     def _row(self, key_group: KeyGroup, cpu: float, done: float) -> KeyGroupWindow:
-        return KeyGroupWindow(
-            key_group=key_group,
-            worker=self.owners[key_group],
-            covered_s=WINDOW_S,
-            cpu=cpu,
+        return a_load(
+            key_group,
+            self.owners[key_group],
+            cpu,
             tuples_in_s=done,
             tuples_out_s=done,
             state_bytes=self.state_bytes,
@@ -117,22 +116,14 @@ class TalkingJob:
         )
 
     def _snapshot(self, rows: list[KeyGroupWindow], pairs: list[PairWindow]) -> Snapshot:
-        end_ms = round(1000 * WINDOW_S * self.number)
         used = {name: 0.02 + sum(row.cpu or 0.0 for row in rows if row.worker == name) for name in self.names}
-        return Snapshot(
-            cluster="c",
-            start_ms=end_ms - round(1000 * WINDOW_S),
-            end_ms=end_ms,
-            published_ms=end_ms,
-            hosts_seen=self.workers,
-            hosts_expected=self.workers,
-            watermark_ms=None,
-            late_rows=0,
+        return a_window(
+            WINDOW_S * self.number,
+            [a_node(name, host=HostId(f"h-{name}"), capacity=1.0, cpu=used[name]) for name in self.names],
+            rows,
             hosts=tuple(
                 HostWindow(host=HostId(f"h-{name}"), covered_s=WINDOW_S, cpu=used[name], cores=4.0, basis=Basis.CONFIG)
                 for name in self.names
             ),
-            nodes=tuple(a_node(name, host=HostId(f"h-{name}"), capacity=1.0, cpu=used[name]) for name in self.names),
-            key_groups=tuple(rows),
             pairs=tuple(pairs),
         )

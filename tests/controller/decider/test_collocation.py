@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.controller.decider.decider_situations import W0, W1, a_worker, owned, plannable
+from tests.narrow import of_type
 from trimtab_controller.decider.memory.evaluate import LoadHistory, evaluate, follow
 from trimtab_controller.decider.policies.admission import SolveWanted, admit
 from trimtab_controller.decider.policies.instance import question_of
@@ -55,36 +56,29 @@ def admitted(view: PlannableView, settings: Settings, windows: int = 1) -> Skip 
 
 
 def test_inside_the_band_only_albic_looks_for_a_plan() -> None:
-    found = admitted(crossed(), MILP)
-    assert isinstance(found, Skip)
-    assert found.reason is SkipReason.INSIDE_BAND
+    assert of_type(Skip, admitted(crossed(), MILP)).reason is SkipReason.INSIDE_BAND
     assert admitted(crossed(), ALBIC) == SolveWanted(
         view=crossed(), reason=PlanReason.COLLOCATION, detail="collocation 0%", balancing=False
     )
 
 
 def test_albic_waits_for_windows_and_rests_where_nothing_is_apart_or_nothing_flows() -> None:
-    early = admitted(crossed(), replace(ALBIC, min_windows=3), windows=2)
-    assert isinstance(early, Skip)
+    early = of_type(Skip, admitted(crossed(), replace(ALBIC, min_windows=3), windows=2))
     assert early.reason is SkipReason.TOO_FEW_WINDOWS
     local = {(kg("in", 0), kg("sums", 1)): 5.0}
     for flows, collocation in (({}, None), (local, 1.0)):
         view = replace(crossed(), flows=flows)
         assert evaluate(view).collocation == collocation
-        found = admitted(view, ALBIC)
-        assert isinstance(found, Skip)
+        found = of_type(Skip, admitted(view, ALBIC))
         assert found.reason is SkipReason.INSIDE_BAND
 
 
 def test_the_model_brings_them_together_and_the_plan_says_so() -> None:
-    wanted = admitted(crossed(), ALBIC)
-    assert isinstance(wanted, SolveWanted)
-    found = answer(question_of(wanted.view, ALBIC, 10.0))
-    assert isinstance(found, Answer)
+    wanted = of_type(SolveWanted, admitted(crossed(), ALBIC))
+    found = of_type(Answer, answer(question_of(wanted.view, ALBIC, 10.0)))
     assert found.collocation == Collocation(before=0.0, planned=1.0, saved_pp=pytest.approx(5.0), spared_s=200.0)
     assert found.load_distance <= ALBIC.load_distance
-    decision = judge(wanted, found, ALBIC)
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, judge(wanted, found, ALBIC))
     assert len(decision.plan.moves) == 2
     assert names_of(decision) == ("plan", "collocation")
     assert "collocation 0.0% -> 100.0%, saving 5.0 pp of load, and the broker 200 tuples/s, because" in describe(
@@ -117,20 +111,16 @@ def test_nothing_moves_for_a_saving_that_is_too_small() -> None:
     """A tuple a second each way saves 0.05 pp of load: nobody asks for a plan, and none would be carried out."""
     for load in (10.0, 0.0):
         view = crossed(load=load, rate=1.0)
-        calm = admitted(view, ALBIC)
-        assert isinstance(calm, Skip)
+        calm = of_type(Skip, admitted(view, ALBIC))
         assert calm.reason is SkipReason.INSIDE_BAND
         wanted = SolveWanted(view=view, reason=PlanReason.COLLOCATION, detail="collocation 0%", balancing=False)
-        found = answer(question_of(wanted.view, ALBIC, 10.0))
-        assert isinstance(found, Answer)
-        decision = judge(wanted, found, ALBIC)
-        assert isinstance(decision, Skip)
+        found = of_type(Answer, answer(question_of(wanted.view, ALBIC, 10.0)))
+        decision = of_type(Skip, judge(wanted, found, ALBIC))
         assert decision.reason is SkipReason.NOTHING_BETTER
 
 
 def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says_so() -> None:
-    calm = admitted(crossed(), UNMEASURED)
-    assert isinstance(calm, Skip)
+    calm = of_type(Skip, admitted(crossed(), UNMEASURED))
     assert calm.reason is SkipReason.INSIDE_BAND
     assert (
         describe(noted(calm, why_not_used(UNMEASURED, crossed())))
@@ -138,12 +128,10 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
     )
 
     view = heaped()
-    wanted = admitted(view, UNMEASURED)
-    assert isinstance(wanted, SolveWanted)
+    wanted = of_type(SolveWanted, admitted(view, UNMEASURED))
     question = question_of(view, UNMEASURED, 10.0)
     assert (question.method, question.flows, question.max_load_distance) == (Method.MILP, None, 5.0)
-    found = answer(question)
-    assert isinstance(found, Answer)
+    found = of_type(Answer, answer(question))
     plan = noted(judge(wanted, found, UNMEASURED), why_not_used(UNMEASURED, view))
     assert describe(plan).endswith(
         f"load distance 20.0 -> 0.0 (bound 0.0), because load distance 20.0 above 5.0; {NOTE}"
@@ -163,8 +151,7 @@ def test_collocation_is_used_where_it_pays_without_a_switch() -> None:
 
 
 def test_what_is_missing_is_said_without_a_word_about_collocation() -> None:
-    early = admitted(heaped(), replace(UNMEASURED, min_windows=3))
-    assert isinstance(early, Skip)
+    early = of_type(Skip, admitted(heaped(), replace(UNMEASURED, min_windows=3)))
     assert early.reason is SkipReason.TOO_FEW_WINDOWS
     assert noted(early, why_not_used(UNMEASURED, crossed())) == early
     assert noted(calm := Skip(reason=SkipReason.INSIDE_BAND, detail="even"), why_not_used(MILP, crossed())) == calm
@@ -244,8 +231,7 @@ def apart(pairs: int, load: float = 30.0, rate: float = 50.0) -> PlannableView:
 
 
 def test_pairs_that_fit_come_together_and_save_both_ends() -> None:
-    found = potential_of(apart(2), [0.7, 0.7])
-    assert isinstance(found, PotentialPlan)
+    found = of_type(PotentialPlan, potential_of(apart(2), [0.7, 0.7]))
     assert found.saving == pytest.approx(2 * 50.0 * 3e-3)
     assert sorted(found.loads.tolist()) == pytest.approx([0.45, 0.45]), "two parts of 0.6 cores less 0.15"
 

@@ -17,6 +17,7 @@ from tests.controller.decider.decider_situations import (
     to_w1,
 )
 from tests.controller.decider.deciders import window
+from tests.narrow import of_type
 from trimtab_controller.decider.memory.evaluate import Evaluation, evaluate
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.policies.admission import SolveWanted, admit
@@ -167,9 +168,7 @@ def test_that_a_standby_owns_is_not_what_the_placement_says() -> None:
     placed = replace(before, owners={OPERATOR: ((W0, W1),)})
 
     assert drift(view({kg(0): W0}), placed) is None
-    found = drift(view({kg(0): W1}), placed)
-    assert isinstance(found, Adopted)
-    assert found.owners == {kg(0): W1}
+    assert of_type(Adopted, drift(view({kg(0): W1}), placed)).owners == {kg(0): W1}
 
 
 @pytest.mark.parametrize(("now", "wanted"), [(1029.9, False), (1030.0, True)])

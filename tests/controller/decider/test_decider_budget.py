@@ -14,6 +14,7 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
+from tests.narrow import of_type
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
@@ -57,8 +58,7 @@ def test_the_solver_is_asked_for_as_many_moves_as_there_is_room_for_and_the_plan
     made = deciding(ON_W0, 9.0)
     view = asked(made.on_event(1011.0, window(ON_W0))).view
     assert question_of(view, SETTINGS, 1.0).max_migrations == 1
-    decision = only(made.on_event(1012.0, answer((2, 1))))
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, only(made.on_event(1012.0, answer((2, 1)))))
     assert decision.plan.detail == "load distance 15.0 above 5.0; the disruption budget has room for 1 move"
 
 
@@ -92,13 +92,11 @@ def test_what_an_operator_wants_waits_until_all_of_it_fits() -> None:
         reason="bench",
     )
     made = deciding(ON_W0, 9.0, wish)
-    decision = only(made.on_event(1011.0, window(ON_W0)))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(1011.0, window(ON_W0))))
     assert decision.reason is SkipReason.DISRUPTION_BUDGET
     assert "2 moves, but the disruption budget is used up: 9.0 of 10" in decision.detail
     assert wish in made.intents, "it is still wanted"
-    done = only(deciding(ON_W0, 8.0, wish).on_event(1011.0, window(ON_W0)))
-    assert isinstance(done, Planned)
+    done = of_type(Planned, only(deciding(ON_W0, 8.0, wish).on_event(1011.0, window(ON_W0))))
     assert done.answered == (wish.key,)
 
 
@@ -123,17 +121,12 @@ def test_the_guards_moves_back_wait_for_room_too_and_are_given_up_if_there_is_no
         made.on_event(1000.0, ExecutionChanged(execution=present))
         return only(made.on_event(now, window(owners, end_s=now - 1.0)))
 
-    back = decided(9.0, 1011.0)
-    assert isinstance(back, Planned)
-    assert back.plan.reason is PlanReason.ROLL_BACK
-    waits = decided(10.0, 1011.0)
-    assert isinstance(waits, Skip)
+    assert of_type(Planned, decided(9.0, 1011.0)).plan.reason is PlanReason.ROLL_BACK
+    waits = of_type(Skip, decided(10.0, 1011.0))
     assert (waits.reason, "1 move, but the disruption budget is used up" in waits.detail) == (
         SkipReason.DISRUPTION_BUDGET, True,
     )  # fmt: skip
-    over = decided(9.0, 1130.0)
-    assert isinstance(over, Skip)
-    assert over.reason is not SkipReason.DISRUPTION_BUDGET
+    assert of_type(Skip, decided(9.0, 1130.0)).reason is not SkipReason.DISRUPTION_BUDGET
 
 
 def test_the_stop_of_a_drained_worker_waits_while_a_rebalance_does_not_fit() -> None:
@@ -144,8 +137,7 @@ def test_the_stop_of_a_drained_worker_waits_while_a_rebalance_does_not_fit() -> 
     moved = Pauses(began_at=PAUSED_AT, ended_at=PAUSED_AT, measured_s=1.0, key_groups=1)
     present = execution(ON_W0, disruption=Disruption(since=-WINDOW_S, apps={APP: (used, moved)}))
     made.on_event(1000.0, ExecutionChanged(execution=present))
-    decision = only(made.on_event(1011.0, window(ON_W0)))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(1011.0, window(ON_W0))))
     assert decision.reason is not SkipReason.DISRUPTION_BUDGET, "only the stop waits"
     [concern] = [each for each in made.known.concerns if each.kind is ConcernKind.DISRUPTION_BUDGET]
     assert concern.detail == (
@@ -175,8 +167,7 @@ def after_stop(stop: GuardStop, owners: dict[KeyGroup, WorkerId], *intents: Inte
 
 
 def test_what_made_a_worker_fall_behind_goes_back_as_far_as_it_is_still_there() -> None:
-    decision = only(after_stop(STOP, BALANCED).on_event(1011.0, window(BALANCED)))
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, only(after_stop(STOP, BALANCED).on_event(1011.0, window(BALANCED))))
     plan = decision.plan
     assert [(each.key_group, each.source, each.target) for each in plan.moves] == [(kg(1), W1, W0)]
     assert (plan.reason, plan.detail) == (PlanReason.ROLL_BACK, "the guard rolls plan 1.7 back: it suffered")
@@ -189,15 +180,13 @@ def test_nothing_goes_back_to_a_worker_that_drains_or_when_it_is_too_late() -> N
     found = after_stop(to_w1, BALANCED, DRAIN_W1).on_event(1011.0, window(BALANCED))
     assert [type(each) for each in found] == [Solve], "the drain goes on"
     late = replace(STOP, back_by=1005.0)
-    decision = only(after_stop(late, BALANCED).on_event(1011.0, window(BALANCED)))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(after_stop(late, BALANCED).on_event(1011.0, window(BALANCED))))
     assert decision.reason is SkipReason.INSIDE_BAND
 
 
 def test_no_plan_for_balance_begins_until_the_wait_is_over_and_operators_are_told() -> None:
     made = after_stop(OVER, ON_W0)
-    decision = only(made.on_event(1011.0, window(ON_W0)))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(1011.0, window(ON_W0))))
     assert (decision.reason, decision.detail) == (
         SkipReason.JOB_SUFFERS,
         f"app: {SAID}; no plan for balance for another 589 s",

@@ -19,6 +19,7 @@ from tests.controller.decider.deciders import (
     window,
 )
 from tests.controller.decider.hosted_job import HostedJob, Machine
+from tests.narrow import of_type
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -47,7 +48,6 @@ from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.events import ExecutionLimits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
-from trimtab_controller.loop.realize import realizing
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, NoAnswer, Stuck
 from trimtab_protocol.messages.commands import CommandKind
@@ -137,8 +137,7 @@ def test_reasons_to_do_nothing(
 
 def test_windows_that_began_before_the_last_round_ended_do_not_count() -> None:
     made = decider(execution(ON_W0, rounds={APP: a_round(1000.5)}))
-    decision = only(made.on_event(1011.0, window(ON_W0)))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(1011.0, window(ON_W0))))
     assert decision.reason is SkipReason.WINDOW_TOO_EARLY
     moved = {**ON_W0, kg(2): W1}
     measured, decided = made.on_event(1021.0, window(moved, 1020.0))
@@ -220,16 +219,14 @@ def test_what_may_be_noise_moves_nothing_until_it_has_lasted() -> None:
 
 
 def test_the_placement_follows_reports_that_differ() -> None:
-    decision = only(decider(execution(BALANCED)).on_event(1011.0, window({kg(0): W0, kg(1): W0})))
-    assert isinstance(decision, Adopted)
+    decision = of_type(Adopted, only(decider(execution(BALANCED)).on_event(1011.0, window({kg(0): W0, kg(1): W0}))))
     assert decision.owners == {kg(0): W0, kg(1): W0}
 
 
 def test_a_hold_forbids_everything_and_says_why_until_it_ends() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, HoldChanged(reason="the journal cannot be trusted"))
-    decision = only(made.on_event(1011.0, window(ON_W0)))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(1011.0, window(ON_W0))))
     assert decision.reason is SkipReason.JOURNAL
     assert "the journal cannot be trusted" in decision.detail
     made.on_event(1012.0, HoldChanged(reason=None))
@@ -264,24 +261,18 @@ def test_apps_and_workers_that_no_longer_report_are_forgotten() -> None:
 def test_snapshots_that_stay_away_are_said_once_per_interval() -> None:
     made = decider(execution(BALANCED))
     assert made.on_tick(1000.0) == []
-    first = only(made.on_tick(1045.0))
-    assert isinstance(first, Skip)
-    assert first.reason is SkipReason.NO_SNAPSHOT
+    assert of_type(Skip, only(made.on_tick(1045.0))).reason is SkipReason.NO_SNAPSHOT
     assert made.on_tick(1046.0) == []
     made.on_event(1051.0, window(BALANCED, 1050.0))
     assert made.on_tick(1095.0) == []
-    stale = only(made.on_tick(1096.0))
-    assert isinstance(stale, Skip)
-    assert stale.reason is SkipReason.STALE_SNAPSHOT
+    assert of_type(Skip, only(made.on_tick(1096.0))).reason is SkipReason.STALE_SNAPSHOT
 
 
 def test_apps_stay_known_when_a_window_shows_too_little_and_say_what_is_missing() -> None:
     made = decider(execution(BALANCED))
     made.on_event(1011.0, window(BALANCED))
-    late = only(made.on_event(1100.0, window(BALANCED, 1020.0)))
-    assert isinstance(late, Skip)
-    view = made.known.views[APP]
-    assert isinstance(view, NotReady)
+    late = of_type(Skip, only(made.on_event(1100.0, window(BALANCED, 1020.0))))
+    view = of_type(NotReady, made.known.views[APP])
     assert (view.reason, view.app) == (SkipReason.STALE_SNAPSHOT, APP)
     assert late.detail == f"{view.reason}: {view.detail}"
     made.on_event(1101.0, window(BALANCED, 1100.0))
@@ -304,8 +295,7 @@ def test_a_dry_run_plans_from_the_reports_and_adopts_nothing() -> None:
 def test_an_answer_that_brings_nothing(reply: SolverAnswered) -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, window(ON_W0))
-    decision = only(made.on_event(1012.0, reply))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(1012.0, reply)))
     failed = isinstance(reply.answer, NoAnswer)
     assert decision.reason is (SkipReason.SOLVER_FAILED if failed else SkipReason.NOTHING_BETTER)
 
@@ -315,8 +305,7 @@ def test_that_the_greedy_method_finds_nothing_is_said_as_the_solver_s_failure() 
     made.on_event(1011.0, window(ON_W0))
     reply = answer((2, 1), to=14.6)
     assert isinstance(reply.answer, Answer)
-    decision = only(made.on_event(1012.0, replace(reply, answer=replace(reply.answer, fallback=True))))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(1012.0, replace(reply, answer=replace(reply.answer, fallback=True)))))
     assert decision.reason is SkipReason.SOLVER_FAILED
     assert decision.detail.endswith("by the greedy method as the solver gave no answer")
 
@@ -325,9 +314,7 @@ def test_a_pause_that_comes_while_the_solver_works_holds() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, window(ON_W0))
     made.on_event(1011.2, IntentsChanged(intents=(PAUSE,)))
-    decision = only(made.on_event(1012.0, answer((2, 1))))
-    assert isinstance(decision, Skip)
-    assert decision.reason is SkipReason.PAUSED
+    assert of_type(Skip, only(made.on_event(1012.0, answer((2, 1))))).reason is SkipReason.PAUSED
 
 
 def test_what_a_newer_window_lacks_counts_while_the_solver_works() -> None:
@@ -335,8 +322,7 @@ def test_what_a_newer_window_lacks_counts_while_the_solver_works() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, window(ON_W0))
     assert made.on_event(1021.0, window(ON_W0, 1020.0, workers=(W0,))) == []
-    decision = only(made.on_event(1021.5, answer((2, 1))))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(1021.5, answer((2, 1)))))
     assert decision.reason is SkipReason.HOSTS_LOST
 
 
@@ -346,8 +332,7 @@ def test_a_worker_that_is_lost_while_the_solver_works_is_given_nothing() -> None
     later = window(ON_W0, 1020.0).snapshot
     nodes = (later.nodes[0], replace(later.nodes[1], state=WorkerState.RECOVERING))
     made.on_event(1021.0, SnapshotArrived(snapshot=replace(later, nodes=nodes)))
-    decision = only(made.on_event(1021.5, answer((2, 1))))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(1021.5, answer((2, 1)))))
     assert decision.reason is SkipReason.WORKER_NOT_RUNNING
 
 
@@ -401,8 +386,7 @@ def test_the_placement_follows_renamed_merged_and_shrunk_operators_and_says_so()
 
 def test_while_workers_of_two_versions_run_nothing_is_decided() -> None:
     versions = declared(window(BALANCED), {OPERATOR: 3}, {TOTALS: 3})
-    decision = only(decider(execution(BALANCED)).on_event(1011.0, versions))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(decider(execution(BALANCED)).on_event(1011.0, versions)))
     assert decision.reason is SkipReason.OPERATORS_DIFFER
     assert decision.detail == (
         "app: operators_differ: its workers declare different operators; w0: sums with 3 key groups; "
@@ -417,8 +401,7 @@ def test_what_key_groups_did_is_forgotten_with_them() -> None:
         made.on_event(end_s + 1, window(BALANCED, end_s))
     renamed = {KeyGroup(APP, TOTALS, at): W0 for at in range(3)}
     made.on_event(1022.0, ExecutionChanged(execution=execution(renamed)))
-    decision = only(made.on_event(1031.0, declared(window(renamed, 1030.0), *[{TOTALS: 3}] * 2)))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(1031.0, declared(window(renamed, 1030.0), *[{TOTALS: 3}] * 2))))
     assert decision.reason is SkipReason.TOO_FEW_WINDOWS
     assert made._situation.memory.history[APP].windows == 1
 
@@ -473,8 +456,7 @@ def test_a_drain_overrides_the_band() -> None:
     [solve] = made.on_event(1011.0, window(BALANCED))
     assert isinstance(solve, Solve)
     assert [worker.id for worker in solve.view.workers if worker.draining] == [W1]
-    decision = only(made.on_event(1011.5, answer((1, 0), to=20.0)))
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, only(made.on_event(1011.5, answer((1, 0), to=20.0))))
     assert decision.plan.detail == "drain w1"
 
 
@@ -485,8 +467,7 @@ def test_a_drain_of_many_workers_names_a_few_of_them() -> None:
     drains = [Drain(worker=worker, by="op", at=1.0, reason="kernel") for worker in workers[1:]]
     made = decider(execution(owners), *drains)
     assert [type(action) for action in made.on_event(1011.0, window(owners, workers=workers))] == [Solve]
-    decision = only(made.on_event(1011.5, answer((1, 0))))
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, only(made.on_event(1011.5, answer((1, 0)))))
     assert decision.plan.detail == "drain w0001, w0002, w0003, w0004, w0005 and 994 more"
 
 
@@ -498,8 +479,7 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     stop = to_w1(CommandKind.STOP, 1011.0)
     sent = execution(owners, scalings={W1: WorkerScaling(command=stop, phase=ScalingPhase.SENT, at=1011.0)})
     made.on_event(1011.0, ExecutionChanged(execution=sent))
-    waiting = only(made.on_event(1021.0, window(owners, 1020.0)))
-    assert isinstance(waiting, Skip)
+    waiting = of_type(Skip, only(made.on_event(1021.0, window(owners, 1020.0))))
     assert waiting.reason is SkipReason.SCALING_IN_FLIGHT
     done = execution(owners, scalings={W1: WorkerScaling(command=stop, phase=ScalingPhase.DONE, at=1022.0)})
     made.on_event(1022.0, ExecutionChanged(execution=done))
@@ -510,8 +490,7 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     assert isinstance(silent, Skip), "its host does not report, and would not hear of it"
     hosts = window(owners).snapshot.hosts
     later = replace(window(owners, 1060.0, workers=(W0,)).snapshot, hosts=hosts)
-    start = only(made.on_event(1061.0, SnapshotArrived(snapshot=later)))
-    assert isinstance(start, Scaled)
+    start = of_type(Scaled, only(made.on_event(1061.0, SnapshotArrived(snapshot=later))))
     assert (start.kind, start.worker, start.host) == (CommandKind.START, W1, HostId("h1"))
 
 
@@ -528,8 +507,7 @@ def test_a_start_that_failed_is_repeated_as_soon_as_its_host_reports_but_not_at_
 
     assert isinstance(decide(1080.0, "h0", "h1"), Skip), "it has just failed"
     assert isinstance(decide(1130.0, "h0"), Skip), "nobody would answer"
-    repeated = decide(1140.0, "h0", "h1")
-    assert isinstance(repeated, Scaled)
+    repeated = of_type(Scaled, decide(1140.0, "h0", "h1"))
     assert (repeated.kind, repeated.worker, repeated.host) == (CommandKind.START, W1, HostId("h1"))
 
 
@@ -559,8 +537,7 @@ def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost()
     made = decider(two_apps(), PAUSE)
     made.on_event(1011.0, of_app(window(OTHER, 1010.0, workers=tuple(OTHER.values())), "other"))
     made.on_event(1021.0, window(ON_W0, 1020.0))
-    lost = made.known.views[AppId("other")]
-    assert isinstance(lost, NotReady)
+    lost = of_type(NotReady, made.known.views[AppId("other")])
     assert lost.reason is SkipReason.HOSTS_LOST, "its two, of four"
     made.on_event(1022.0, IntentsChanged(intents=(PAUSE, replace(FORGET_APP, app=AppId("other")))))
     decision = only(made.on_event(1031.0, window(ON_W0, 1030.0)))
@@ -571,16 +548,14 @@ def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost()
         app=AppId("other"),
     )
     made.on_event(1032.0, ExecutionChanged(execution=execution(ON_W0)))
-    after = only(made.on_event(1041.0, window(ON_W0, 1040.0)))
-    assert isinstance(after, Skip)
+    after = of_type(Skip, only(made.on_event(1041.0, window(ON_W0, 1040.0))))
     assert after.reason is SkipReason.PAUSED, "said once"
     assert (made.known.not_ready, list(made.known.views)) == (None, [APP])
 
 
 def test_who_still_runs_is_not_forgotten() -> None:
     for wish, what in ((FORGET_APP, "app app"), (FORGET_W1, "worker w1")):
-        decision = only(decider(execution(BALANCED), wish).on_event(1011.0, window(BALANCED)))
-        assert isinstance(decision, IntentRefused)
+        decision = of_type(IntentRefused, only(decider(execution(BALANCED), wish).on_event(1011.0, window(BALANCED))))
         assert decision.answered == (wish.key,)
         assert decision.detail.startswith(f"{what} still runs: w")
         assert names_of(decision) == ("refuse", "forget")
@@ -590,8 +565,8 @@ def test_to_refuse_it_harms_no_plan_of_another_app() -> None:
     plan = replace(a_round(None), app=AppId("other"))
     present = replace(two_apps(), rounds={AppId("other"): plan})
     made, machine = decider(present, FORGET_APP), ExecutionMachine("c", ExecutionLimits(), present)
-    event = realizing(only(made.on_event(1011.0, window(BALANCED))))
-    assert event is not None
+    event = only(made.on_event(1011.0, window(BALANCED)))
+    assert not isinstance(event, Skip)
     [published] = [each for each in machine.on_event(1011.0, event) if isinstance(each, Publish)]
     assert published.answered == (FORGET_APP.key,)
 
@@ -600,8 +575,7 @@ def test_a_forgotten_worker_is_not_waited_for_started_or_drained() -> None:
     stopped = WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)
     made = decider(execution({**BALANCED, kg(2): W0}, scalings={W1: stopped}), DRAIN_W1, FORGET_W1)
     alone = {kg(0): W0, kg(1): W0, kg(2): W0}
-    decision = only(made.on_event(1011.0, window(alone, workers=(W0,))))
-    assert isinstance(decision, Forgotten)
+    decision = of_type(Forgotten, only(made.on_event(1011.0, window(alone, workers=(W0,)))))
     assert (decision.worker, decision.answered) == (W1, ("forget/worker/w1", "drain/w1"))
     assert made.draining == frozenset()
     made.on_event(1012.0, ExecutionChanged(execution=execution({**BALANCED, kg(2): W0})))

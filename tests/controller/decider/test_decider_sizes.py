@@ -6,6 +6,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, NEEDS, PAUSE, SETTINGS, answer, execution, only, window
+from tests.narrow import of_type
 from trimtab_controller.decider.events import (
     ExecutionChanged,
     HookEnded,
@@ -73,7 +74,7 @@ def test_workers_of_the_pool_are_started_when_the_need_has_lasted() -> None:
     first, second = decisions(made, 0.95, W2, W3)
     assert isinstance(first, Skip)
     assert isinstance(second, Resized)
-    assert ([row.worker for row in second.start], second.drain) == ([W2], ())
+    assert (list(second.start), second.drain) == ([W2], ())
     assert second.change == SizeChange(at=1021.0, before=2, after=3, rate=2.0)
     assert names_of(second) == ("resize", "out")
     assert describe(second) == (
@@ -99,7 +100,7 @@ def test_no_other_worker_is_started_while_an_agent_starts_one_again_that_has_cra
     assert made.known.sizes[APP].detail.endswith("waiting for w2 to run")
     found = decide(1010.0 + ACT.restart_s)
     assert isinstance(found, Resized), "it counts for as long as any other worker that was started"
-    assert [row.worker for row in found.start] == [W3]
+    assert list(found.start) == [W3]
 
 
 @pytest.mark.parametrize(("mode", "acting"), [(Mode.ADVISE, True), (Mode.ACT, False)])
@@ -135,7 +136,7 @@ def test_mode_off_says_nothing_but_a_word_acts() -> None:
     word = Scale(app=APP, workers=3, by="ann", at=1.0, reason="a sale")
     [found] = decisions(decider(execution(BALANCED), word, scaling=off), 0.5, W2, windows=1)
     assert isinstance(found, Resized)
-    assert [row.worker for row in found.start] == [W2]
+    assert list(found.start) == [W2]
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -201,7 +202,7 @@ def test_a_worker_is_not_started_on_a_host_that_has_no_cpu_left_unless_somebody_
     wanted = [Scale(app=APP, workers=3, by="ann", at=1.0, reason="a sale")] if word and scaling is ACT else []
     made = decider(execution(BALANCED), *wanted, scaling=scaling)
     found = [only(made.on_event(1011.0 + 10.0 * n, crowded(1010.0 + 10.0 * n, W2))) for n in range(2)]
-    started = {row.worker for each in found if isinstance(each, Resized) for row in each.start}
+    started = {worker for each in found if isinstance(each, Resized) for worker in each.start}
     assert started == ({W2} if word else set())
     told = [row.detail for row in made.known.concerns if row.kind is ConcernKind.TOO_FEW_WORKERS]
     assert [text.rpartition("but ")[2] for text in told] == (
@@ -214,7 +215,7 @@ def test_of_the_pool_those_come_first_whose_hosts_have_room() -> None:
     made.on_event(1011.0, crowded(1010.0, W2, W3))
     found = only(made.on_event(1021.0, crowded(1020.0, W2, W3)))
     assert isinstance(found, Resized)
-    assert [row.worker for row in found.start] == [W3]
+    assert list(found.start) == [W3]
 
 
 def test_only_a_worker_that_its_agent_can_start_again_leaves_and_its_drain_is_its_own() -> None:
@@ -250,7 +251,7 @@ def test_a_load_that_returns_keeps_the_worker_that_was_to_leave() -> None:
     made = decider(execution(BALANCED, sizes=sizes, scalings=started()), scaling=replace(ACT, scale_up_delay_s=0.0))
     found = only(made.on_event(1011.0, seen(1010.0, 0.95, W2)))
     assert isinstance(found, Resized)
-    assert (found.keep, found.start) == ((W1,), ())
+    assert (found.keep, found.start) == ((W1,), {})
     assert "wanted 2: demand above 85%" in found.detail
 
 
@@ -258,12 +259,11 @@ def test_an_operator_wins_over_a_drain_of_the_controller() -> None:
     sizes = {APP: AppSize(leaving=(W1,), changes=(CHANGE,))}
     present = execution(BALANCED, sizes=sizes, scalings=started())
     undrain = Undrain(worker=W1, by="ann", at=1.0, reason="it is new")
-    found = only(decider(present, undrain).on_event(1011.0, seen(1010.0, 0.1)))
-    assert isinstance(found, Resized)
+    found = of_type(Resized, only(decider(present, undrain).on_event(1011.0, seen(1010.0, 0.1))))
     assert (found.keep, found.answered, found.change) == ((W1,), ("undrain/w1",), None)
     assert describe(found) == "app: keep w1: ann keeps w1: it is new"
     drain = Drain(worker=W1, by="ann", at=1.0, reason="kernel")
-    found = only(decider(present, drain).on_event(1011.0, seen(1010.0, 0.1)))
+    found = of_type(Resized, only(decider(present, drain).on_event(1011.0, seen(1010.0, 0.1))))
     assert (found.keep, found.answered, found.detail) == ((W1,), (), "ann drains w1")
     nobody = only(decider(execution(BALANCED), undrain).on_event(1011.0, seen(1010.0, 0.1)))
     assert (nobody.app, nobody.keep, nobody.answered) == (None, (), ("undrain/w1",))
@@ -272,8 +272,7 @@ def test_an_operator_wins_over_a_drain_of_the_controller() -> None:
 def test_a_worker_that_ended_by_itself_is_no_longer_drained_but_an_old_window_says_nothing_of_it() -> None:
     sizes = {APP: AppSize(leaving=(W2,), changes=(CHANGE,))}
     made = decider(execution(BALANCED, sizes=sizes))
-    found = only(made.on_event(1011.0, seen(1010.0, 0.5, W2)))
-    assert isinstance(found, Resized)
+    found = of_type(Resized, only(made.on_event(1011.0, seen(1010.0, 0.5, W2))))
     assert (found.keep, found.detail) == ((W2,), "w2 does not run any more")
     late = {APP: AppSize(leaving=(W2,), changes=(replace(CHANGE, at=1005.0),))}
     assert isinstance(only(decider(execution(BALANCED, sizes=late)).on_event(1011.0, seen(1010.0, 0.5, W2))), Skip)
@@ -284,10 +283,10 @@ def test_a_start_that_failed_leaves_the_others_of_the_pool() -> None:
     made = decider(execution(BALANCED, scalings=failed))
     _, found = decisions(made, 0.95, W2, W3)
     assert isinstance(found, Resized)
-    assert [row.worker for row in found.start] == [W3]
+    assert list(found.start) == [W3]
     later = decider(execution(BALANCED, scalings=started(W2, ScalingPhase.FAILED, at=600.0)))
     _, found = decisions(later, 0.95, W2)
-    assert [row.worker for row in found.start] == [W2]
+    assert list(found.start) == [W2]
 
 
 def test_nothing_else_of_the_app_happens_while_a_worker_starts_but_other_apps_go_on() -> None:
@@ -323,14 +322,13 @@ def test_the_hook_adds_what_the_pool_lacks_and_is_awaited() -> None:
     made = decider(execution(BALANCED), scaling=replace(ACT, hook=("add",)))
     _, found = decisions(made, 0.95)
     assert isinstance(found, Resized)
-    assert (found.start, found.short, names_of(found)) == ((), 1, ("resize", "out"))
+    assert (found.start, found.short, names_of(found)) == ({}, 1, ("resize", "out"))
     made.on_event(1022.0, ExecutionChanged(execution=execution(BALANCED)))
     later = [only(made.on_event(1031.0 + 10 * n, seen(1030.0 + 10 * n, 0.95))) for n in range(3)]
     assert all(isinstance(each, Skip) for each in later)
     assert made.known.sizes[APP].detail.endswith("; waiting for the hook")
     made.on_event(1060.0, HookEnded(app=APP, failure="exit code 3: no quota"))
-    again = only(made.on_event(1061.0, seen(1060.0, 0.95)))
-    assert isinstance(again, Resized)
+    of_type(Resized, only(made.on_event(1061.0, seen(1060.0, 0.95))))
     assert made.known.sizes[APP].detail.endswith("; the hook failed: exit code 3: no quota")
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.controller.decider.decider_situations import W0, W1, kg
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.observed_snapshots import look, owned, snapshot
+from tests.narrow import of_type
 from trimtab_controller.decider.memory.evaluate import NOISE_ERRORS, LoadHistory, evaluate, follow
 from trimtab_controller.decider.policies.instance import instance_of
 from trimtab_controller.decider.values.settings import Settings
@@ -20,20 +21,17 @@ from trimtab_protocol.messages.snapshot import PairWindow
 
 def test_load_distance_is_relative_to_capacity_and_one_sided_for_a_drained_worker() -> None:
     seen = snapshot([node(W0, capacity=1.0), node(W1, capacity=0.5)], [owned(0, W0, 0.3), owned(1, W1, 0.3)])
-    view = look(seen, placement=None)
-    assert isinstance(view, MeasuredView)
+    view = of_type(MeasuredView, look(seen, placement=None))
     found = evaluate(view)
     assert (found.worker_loads, found.mean_load, found.load_distance) == (
         {W0: pytest.approx(30.0), W1: pytest.approx(60.0)},
         pytest.approx(40.0),
         pytest.approx(20.0),
     )
-    drained = look(seen, placement=None, draining=frozenset({W1}))
-    assert isinstance(drained, MeasuredView)
+    drained = of_type(MeasuredView, look(seen, placement=None, draining=frozenset({W1})))
     found = evaluate(drained)
     assert (found.mean_load, found.load_distance) == (pytest.approx(60.0), pytest.approx(30.0)), "w0 is 30 below"
-    nobody = look(seen, placement=None, draining=frozenset({W0, W1}))
-    assert isinstance(nobody, MeasuredView)
+    nobody = of_type(MeasuredView, look(seen, placement=None, draining=frozenset({W0, W1})))
     assert evaluate(nobody).load_distance is None
 
 
@@ -60,8 +58,7 @@ def test_loads_are_a_mean_at_first_then_smoothed_and_noise_is_what_was_not_fores
 def test_a_view_is_an_instance_of_the_contract() -> None:
     pairs = (PairWindow(source=kg(0), target=kg(2), tuples_s=5.0, bytes_s=50.0),)
     seen = snapshot([node(W0), node(W1)], [owned(0, W0), owned(1, W0, state_bytes=None), owned(2, W1)], pairs=pairs)
-    view = look(seen, draining=frozenset({W1}))
-    assert isinstance(view, MeasuredView)
+    view = of_type(MeasuredView, look(seen, draining=frozenset({W1})))
     instance = instance_of(PlannableView.of(view), Settings(max_migrations=13))
     assert decode_snapshot(encode_snapshot(instance)) == instance
     assert [(each.id, each.removing) for each in instance.nodes] == [("w0", False), ("w1", True)]

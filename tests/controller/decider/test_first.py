@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 
 from tests.controller.decider.decider_situations import a_worker, owned, plannable
+from tests.narrow import of_type
 from trimtab_controller.decider.policies.first import (
     WINDOWS,
     FirstPlacements,
@@ -61,9 +62,7 @@ def by_name(seen: PlannableView) -> dict[str, PlacementCandidate]:
 def adopted(first: First, seen: PlannableView) -> FirstPlacements:
     """The first placements after the adoption is carried out."""
     made = FirstPlacements(first)
-    found = made.decide(seen, None)
-    assert isinstance(found, Adopted)
-    assert found.owners == seen.owners
+    assert of_type(Adopted, made.decide(seen, None)).owners == seen.owners
     made.accepted(seen, None)
     return made
 
@@ -98,8 +97,7 @@ def test_the_topology_is_what_was_measured_and_a_cycle_is_cut_where_least_flows(
 
 
 def test_the_best_candidate_becomes_a_plan_of_hand_overs() -> None:
-    found = placed_after_adoption(First.AUTO, view())
-    assert isinstance(found, Planned)
+    found = of_type(Planned, placed_after_adoption(First.AUTO, view()))
     assert found.plan.reason is PlanReason.FIRST
     assert found.plan.detail.startswith("first placement: lf ")
     assert "as started" in found.plan.detail
@@ -110,15 +108,13 @@ def test_the_best_candidate_becomes_a_plan_of_hand_overs() -> None:
 
 def test_what_is_as_good_as_the_best_stays_as_it_was_started() -> None:
     together = {kg(op, p): WORKERS[p % 3] for op in (SOURCE, VIEW, COUNT) for p in range(PARTITIONS)}
-    found = placed_after_adoption(First.AUTO, view(together))
-    assert isinstance(found, Adopted)
+    found = of_type(Adopted, placed_after_adoption(First.AUTO, view(together)))
     assert found.owners == together
     assert found.detail.startswith("first placement: as started ")
 
 
 def test_what_has_started_evenly_is_not_made_even_by_moves() -> None:
-    found = placed_after_adoption(First.EVEN, view())
-    assert isinstance(found, Adopted)
+    found = of_type(Adopted, placed_after_adoption(First.EVEN, view()))
     assert found.detail.startswith("first placement: as started ")
     lopsided = dict.fromkeys(view().owners, WORKERS[0]) | {kg(SOURCE, 0): WORKERS[1], kg(SOURCE, 1): WORKERS[2]}
     assert isinstance(placed_after_adoption(First.EVEN, view(lopsided)), Planned)

@@ -8,6 +8,7 @@ import pytest
 from tests.controller.decider.decider_situations import APP, kg
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.observed_snapshots import known_gaps, owned, snapshot
+from tests.narrow import of_type
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.observe import Liveness, observe
@@ -247,8 +248,7 @@ def test_a_worker_that_is_away_when_the_solver_answers_is_not_planned_with() -> 
     asking_for_none = [replace(each, standbys=None) for each in nodes()]
     (solve,) = decider.on_event(1010.0, window(0, snapshot(asking_for_none, rows(w0=0.4))))
     assert isinstance(solve, Solve)
-    found = answer(question_of(solve.view, Settings(), 0.5))
-    assert isinstance(found, Answer)
+    found = of_type(Answer, answer(question_of(solve.view, Settings(), 0.5)))
     target = solve.view.workers[found.moves[0][1]].id
     left = [each for each in asking_for_none if each.worker != target]
     assert decider.on_event(1020.0, window(1, snapshot(left, rows(without(target), w0=0.4)))) == []
@@ -268,8 +268,7 @@ def test_the_history_goes_on_while_workers_come_and_go() -> None:
     back = snapshot(nodes(), rows(w8=0.12))
     decider.on_event(1070.0, window(6, back))
 
-    view = decider.known.views[APP]
-    assert isinstance(view, SmoothedView)
+    view = of_type(SmoothedView, decider.known.views[APP])
     loads = {row.key_group: row.load for row in view.key_groups}
     assert loads[kg(16)] == pytest.approx(11.0), "smoothed with what was known before w8 was away"
     assert decider.known.evaluations[APP].noise is not None

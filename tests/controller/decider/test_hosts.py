@@ -7,6 +7,7 @@ import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from tests.controller.decider.sized_apps import facts, verdict, worker
+from tests.narrow import of_type
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.standbys import WRITTEN_S
@@ -26,9 +27,7 @@ W0, W1, W2, W3 = map(WorkerId, ("w0", "w1", "w2", "w3"))
 
 
 def view_of(decider) -> SmoothedView:
-    view = decider.known.views[APP]
-    assert isinstance(view, SmoothedView)
-    return view
+    return of_type(SmoothedView, decider.known.views[APP])
 
 
 def capacities(decider) -> dict[WorkerId, float]:
@@ -589,6 +588,5 @@ def test_the_room_of_a_view_is_what_can_arrive() -> None:
     made = disks_job({H0: disk(50_000), H1: disk(13_500), H2: disk(None)}, {W0: H0, W1: H1, W2: H2})
     decider = made.decider(load_distance=1000.0)
     made.round(decider)
-    view = decider.known.views[APP]
-    assert isinstance(view, SmoothedView)
+    view = of_type(SmoothedView, decider.known.views[APP])
     assert free_disks(view) == pytest.approx({H0: 40_000.0, H1: 3_500.0})

@@ -8,6 +8,7 @@ import pytest
 from tests.controller.decider.decider_situations import a_round
 from tests.controller.decider.hosted_job import Ticks
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
+from tests.narrow import of_type
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.predictions import RoundMeasured
@@ -70,9 +71,7 @@ class Watched:
 
     @property
     def view(self) -> SmoothedView:
-        view = self.decider.known.views[APP]
-        assert isinstance(view, SmoothedView)
-        return view
+        return of_type(SmoothedView, self.decider.known.views[APP])
 
 
 @pytest.fixture(scope="module")

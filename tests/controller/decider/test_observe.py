@@ -10,6 +10,7 @@ import pytest
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, kg
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.observed_snapshots import END_S, NEEDS, WHOLE, look, owned, reason_of, snapshot
+from tests.narrow import of_type
 from trimtab_controller.decider.memory import observe
 from trimtab_controller.decider.memory.evaluate import evaluate
 from trimtab_controller.decider.memory.observe import Liveness, check_cluster, held_apps
@@ -23,8 +24,7 @@ from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, PairW
 
 
 def test_a_whole_snapshot_is_a_view() -> None:
-    view = look(WHOLE, draining=frozenset({W1}))
-    assert isinstance(view, MeasuredView)
+    view = of_type(MeasuredView, look(WHOLE, draining=frozenset({W1})))
     assert view.owners == {kg(0): W0, kg(1): W0, kg(2): W1}
     assert [row.load for row in view.key_groups] == [10.0, 10.0, 10.0], "percent of one core"
     assert (view.draining, view.hosts, view.start_s) == ((W1,), {W0: "h0", W1: "h1"}, 1000.0)
@@ -107,8 +107,7 @@ def test_a_worker_that_left_long_ago_and_owns_nothing_does_not_block() -> None:
     assert reason_of(look(seen, liveness=liveness)) is SkipReason.WORKER_MISSING, "it may come back any moment"
     later = replace(seen, start_ms=1_060_000, end_ms=1_070_000)
     liveness.observe(later, [W0, W1])
-    view = look(later, liveness=liveness)
-    assert isinstance(view, MeasuredView)
+    view = of_type(MeasuredView, look(later, liveness=liveness))
     assert [worker.id for worker in view.workers] == [W0]
 
 
@@ -141,15 +140,13 @@ def test_the_key_groups_are_those_that_the_workers_declare_whatever_the_placemen
 
 
 def test_of_an_operator_with_fewer_key_groups_than_before_the_others_are_gone() -> None:
-    found = look(seen_with(declaring({OPERATOR: 2}, {OPERATOR: 2}), *of(OPERATOR, W0, W1, W1)))
-    assert isinstance(found, MeasuredView)
+    found = of_type(MeasuredView, look(seen_with(declaring({OPERATOR: 2}, {OPERATOR: 2}), *of(OPERATOR, W0, W1, W1))))
     assert found.owners == {kg(0): W0, kg(1): W1}
 
 
 def test_what_is_declared_and_not_reported_is_missing() -> None:
     more = {OPERATOR: 3, TOTALS: 2}
-    found = look(seen_with(declaring(more, more), *WHOLE.key_groups, *of(TOTALS, W0)))
-    assert isinstance(found, NotReady)
+    found = of_type(NotReady, look(seen_with(declaring(more, more), *WHOLE.key_groups, *of(TOTALS, W0))))
     assert (found.reason, found.detail) == (
         SkipReason.KEY_GROUPS_MISSING,
         "1 key groups were not reported: totals/1",
@@ -158,14 +155,12 @@ def test_what_is_declared_and_not_reported_is_missing() -> None:
 
 def test_workers_that_declare_different_operators_are_named_with_what_they_declare() -> None:
     sides = declaring({OPERATOR: 3, TOTALS: 2}, {OPERATOR: 4, TOTALS: 2})
-    found = look(seen_with(sides, *of(OPERATOR, W0, W0, W1), *of(TOTALS, W0, W1)))
-    assert isinstance(found, NotReady)
+    found = of_type(NotReady, look(seen_with(sides, *of(OPERATOR, W0, W0, W1), *of(TOTALS, W0, W1))))
     assert (found.reason, found.detail) == (
         SkipReason.OPERATORS_DIFFER,
         "its workers declare different operators; w0: sums with 3 key groups; w1: sums with 4 key groups",
     )
-    found = look(seen_with(declaring({OPERATOR: 3}, {OPERATOR: 3, TOTALS: 2}), *WHOLE.key_groups))
-    assert isinstance(found, NotReady)
+    found = of_type(NotReady, look(seen_with(declaring({OPERATOR: 3}, {OPERATOR: 3, TOTALS: 2}), *WHOLE.key_groups)))
     assert found.detail.endswith("w0: no more than the others; w1: totals with 2 key groups")
 
 
@@ -180,8 +175,7 @@ def test_that_workers_differ_is_said_rather_than_that_they_do_not_steer_meanwhil
 def test_workers_that_only_report_are_named_with_their_reasons() -> None:
     reason, w2 = "workers differ in their topics: w0 against w1", WorkerId("w2")
     nodes = (node(w2, steering=False), *(node(name, steering=False, reason=reason) for name in (W0, W1)))
-    found = look(replace(WHOLE, nodes=nodes))
-    assert isinstance(found, NotReady)
+    found = of_type(NotReady, look(replace(WHOLE, nodes=nodes)))
     assert found.detail == f"workers that only report: w2 (no reason is given), w0, w1 ({reason})"
     waiting = replace(WHOLE, nodes=(node(W0, reason="the broker does not know these topics: a"), node(W1)))
     assert isinstance(look(waiting), MeasuredView)
@@ -199,14 +193,11 @@ def test_pairs_of_key_groups_that_are_gone_are_left_out() -> None:
         for target in (kg(1), kg(2), KeyGroup(APP, TOTALS, 0))
     )
     seen = seen_with(declaring({OPERATOR: 2}, {OPERATOR: 2}), *of(OPERATOR, W0, W1))
-    found = look(replace(seen, pairs=pairs))
-    assert isinstance(found, MeasuredView)
-    assert found.flows == {(kg(0), kg(1)): 1.0}
+    assert of_type(MeasuredView, look(replace(seen, pairs=pairs))).flows == {(kg(0), kg(1)): 1.0}
 
 
 def test_two_workers_under_one_name_are_named_with_their_hosts() -> None:
-    found = look(replace(WHOLE, nodes=(node(W0, also_on=(HostId("h7"),)), node(W1))))
-    assert isinstance(found, NotReady)
+    found = of_type(NotReady, look(replace(WHOLE, nodes=(node(W0, also_on=(HostId("h7"),)), node(W1)))))
     assert (found.reason, found.detail) == (
         SkipReason.WORKER_TWICE,
         "workers that run on several hosts under one name: w0 (h0, h7)",
@@ -217,8 +208,7 @@ def test_who_owns_nothing_and_declares_other_operators_stops_no_plan_of_the_othe
     """Any host may say that it runs the app: its word does not count against that of all owners."""
     foreign = node(WorkerId("w9"), operators={TOTALS: 7})
     nodes = (node(W0, operators={OPERATOR: 3}), node(W1, operators={OPERATOR: 3}), foreign)
-    found = look(replace(WHOLE, nodes=nodes))
-    assert isinstance(found, MeasuredView)
+    found = of_type(MeasuredView, look(replace(WHOLE, nodes=nodes)))
     assert [worker.id for worker in found.workers] == [W0, W1]
     assert [(each.id, each.reason) for each in found.fixed] == [("w9", SkipReason.OPERATORS_DIFFER)]
     assert found.sizes == {OPERATOR: 3}
@@ -240,8 +230,7 @@ def test_a_worker_that_was_started_again_with_another_app_is_none_of_this_one() 
     seen = replace(WHOLE, nodes=(node(W0), node(W1, app=OTHER)), key_groups=tuple(owned(at, W0) for at in range(3)))
     for part in (WHOLE, seen):
         liveness.observe(part, [W0, W1])
-    found = look(seen, liveness=liveness)
-    assert isinstance(found, MeasuredView)
+    found = of_type(MeasuredView, look(seen, liveness=liveness))
     assert [worker.id for worker in found.workers] == [W0], "nothing is planned for w1, and nobody waits for it"
 
 
@@ -249,8 +238,7 @@ def test_an_app_whose_workers_all_have_another_one_now_has_none() -> None:
     nodes = (node(W0, app=OTHER), node(W1, app=OTHER))
     liveness = Liveness()
     liveness.observe(replace(WHOLE, nodes=nodes), [W0, W1])
-    found = look(replace(WHOLE, nodes=nodes, key_groups=()), liveness=liveness)
-    assert isinstance(found, NotReady)
+    found = of_type(NotReady, look(replace(WHOLE, nodes=nodes, key_groups=()), liveness=liveness))
     assert (found.reason, found.detail) == (SkipReason.NO_WORKERS, "no worker reports")
 
 
@@ -273,12 +261,10 @@ def test_with_a_forgotten_app_go_its_silent_hosts_but_none_on_which_another_one_
 
 def test_an_idle_worker_counts_and_a_stopped_one_does_not() -> None:
     idle = snapshot([node(W0), node(W1)], [owned(0, W0)])
-    view = look(idle, placement=None)
-    assert isinstance(view, MeasuredView)
+    view = of_type(MeasuredView, look(idle, placement=None))
     assert evaluate(view).worker_loads == {W0: 20.0, W1: 0.0}
     stopped = snapshot([node(W0), node(W1, state=WorkerState.AWAY, app=None)], [owned(0, W0)])
-    view = look(stopped, placement=None)
-    assert isinstance(view, MeasuredView)
+    view = of_type(MeasuredView, look(stopped, placement=None))
     assert [worker.id for worker in view.workers] == [W0]
 
 

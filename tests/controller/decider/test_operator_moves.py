@@ -6,6 +6,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, NEEDS, SETTINGS, decided, execution, only, window
+from tests.narrow import of_type
 from trimtab_controller.decider.events import ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
@@ -40,16 +41,14 @@ def wish(*moves: tuple[int, str], undoes: str | None = None) -> MoveKeyGroups:
 
 
 def refusal(decider: Decider, *intents: Intent, now: float = 1012.0) -> str:
-    decision = said(decider, *intents, now=now)
-    assert isinstance(decision, IntentRefused)
+    decision = of_type(IntentRefused, said(decider, *intents, now=now))
     assert set(decision.answered) <= {each.key for each in intents}
     assert decider.intents == tuple(each for each in intents if each.key not in decision.answered)
     return decision.detail
 
 
 def test_an_operator_moves_a_key_group_at_once_even_where_that_balances_worse() -> None:
-    decision = said(deciding(), TO_W1)
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, said(deciding(), TO_W1))
     plan = decision.plan
     assert [(move.key_group, move.source, move.target) for move in plan.moves] == [(kg(0), W0, W1)]
     assert (plan.reason, plan.detail, plan.before, plan.planned) == (PlanReason.MOVE, "ann moves it: bench", 0.0, 10.0)
@@ -59,8 +58,7 @@ def test_an_operator_moves_a_key_group_at_once_even_where_that_balances_worse() 
 
 
 def test_the_moves_back_are_a_plan_with_that_reason() -> None:
-    decision = said(deciding(), wish((0, W1), undoes="1.7"))
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, said(deciding(), wish((0, W1), undoes="1.7")))
     assert (decision.plan.reason, decision.plan.detail) == (PlanReason.UNDO, "undo plan 1.7: bench")
 
 
@@ -110,8 +108,7 @@ def test_what_takes_a_large_plan_back_waits_for_the_part_before_it() -> None:
     assert decider.intents == (second,), "its time has not begun"
     over = execution(BALANCED, rounds={APP: replace(flying, ended_at=late)})
     decider.on_event(late, ExecutionChanged(execution=over))
-    decision = decided(decider.on_event(late + 21.0, window(BALANCED, late + 20.0)))
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, decided(decider.on_event(late + 21.0, window(BALANCED, late + 20.0))))
     assert [(move.key_group, move.target) for move in decision.plan.moves] == [(kg(1), W0)]
 
 
@@ -133,8 +130,7 @@ def test_a_move_needs_no_approval() -> None:
 
 
 def view_of(decider: Decider) -> PlannableView:
-    view = decider.known.views[APP]
-    assert isinstance(view, SmoothedView)
+    view = of_type(SmoothedView, decider.known.views[APP])
     return PlannableView.of(view)
 
 
@@ -175,7 +171,6 @@ def test_a_move_waits_for_a_drain_that_cannot_be_planned_no_longer_than_the_drai
     """Both are an operator's word: the move comes first."""
     decider = deciding({kg(0): W0, kg(1): W1, kg(2): WorkerId("w1")})
     drain = Drain(worker=W0, by="op", at=1.0, reason="kernel")
-    decision = said(decider, drain, TO_W1)
-    assert isinstance(decision, Planned)
+    of_type(Planned, said(decider, drain, TO_W1))
     assert not isinstance(only(deciding().on_event(1021.0, window(BALANCED, 1020.0))), Planned | IntentRefused)
     assert isinstance(only(deciding().on_event(1021.0, window(BALANCED, 1020.0))), Skip)

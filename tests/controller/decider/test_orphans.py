@@ -26,6 +26,7 @@ from tests.controller.decider.lost_worker import (
     stated,
     targets,
 )
+from tests.narrow import of_type
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -97,8 +98,7 @@ def test_they_are_placed_once_and_the_worker_that_comes_back_keeps_them() -> Non
     made.on_event(1030.0, ExecutionChanged(execution=Execution(generation=1, number=2, placements={APP: after})))
 
     assert not isinstance(decision_of(made, 3, seen(3, lost=W0)), Planned)
-    back = decision_of(made, 4, seen(4))
-    assert isinstance(back, StandbysPlaced)
+    back = of_type(StandbysPlaced, decision_of(made, 4, seen(4)))
     assert set(back.rows.values()) == {(W0,)}, "the app asks for no standbys"
 
 
@@ -178,8 +178,7 @@ def test_more_orphans_than_a_plan_may_have_are_named_at_once(monkeypatch: pytest
     made = decider({})
     for number in (0, 1):
         decision_of(made, number, seen(number, lost=W0 if number else None))
-    found = decision_of(made, 2, seen(2, lost=W0))
-    assert isinstance(found, StandbysPlaced)
+    found = of_type(StandbysPlaced, decision_of(made, 2, seen(2, lost=W0)))
     assert {len(row) for row in found.rows.values()} == {2}
 
 
@@ -322,8 +321,7 @@ def test_a_worker_that_is_lost_while_the_plan_is_in_flight_adds_to_it() -> None:
     made = in_flight()
     first = made.targets
     assert isinstance(made.window(W0, W3), Skip), "its agent may only be restarting"
-    found = made.window(W0, W3)
-    assert isinstance(found, Planned)
+    found = of_type(Planned, made.window(W0, W3))
     assert found.plan.detail.endswith("; added to plan 1.2")
     to_w3 = {each for each, target in first.items() if target == W3}
     assert {move.key_group for move in found.plan.moves} == {kg(at) for at in range(12, 16)} | to_w3
@@ -348,9 +346,7 @@ def test_of_a_single_orphan_dyndlon_decides_by_what_hosts_restore_already(monkey
     assert set(made.targets.values()) == {W1, W2}
     assert asked == []
     made.window(W0, W3)
-    found = made.window(W0, W3)
-    assert isinstance(found, Planned)
-    assert [move.key_group for move in found.plan.moves] == [kg(12)]
+    assert [move.key_group for move in of_type(Planned, made.window(W0, W3)).plan.moves] == [kg(12)]
     [restore] = asked
     assert restore.beside.tolist() == [1, 1], "each host has one core, and restores for the first loss"
     assert min(restore.free_in) > 0.0
@@ -367,8 +363,7 @@ def test_a_worker_that_joins_gets_restores_that_have_not_begun() -> None:
     }
     before = made.targets
     assert 0 < len(begun) < len(before)
-    found = made.window(W0, joined=True)
-    assert isinstance(found, Planned)
+    found = of_type(Planned, made.window(W0, joined=True))
     assert {move.target for move in found.plan.moves} == {W4}, "what stays where it was is no move"
     assert begun.isdisjoint(move.key_group for move in found.plan.moves)
     assert all(made.targets[each] == before[each] for each in begun)
@@ -432,7 +427,7 @@ def test_a_plan_for_balance_ends_early_and_the_next_owners_are_named_at_once() -
     assert not isinstance(made.window(W0), PlanEnded), "its agent may only be restarting"
     ended = made.window(W0)
     assert ended == PlanEnded(
-        app=APP, lost=frozenset({W0}), detail="ended early, since w0 is away and 3 key groups need a next owner"
+        app=APP, lost=frozenset({W0}), reason="ended early, since w0 is away and 3 key groups need a next owner"
     )
     assert isinstance(ended, PlanEnded)
     carry_out(made, 1031.0, ended)
@@ -451,8 +446,7 @@ def test_the_next_owners_wait_only_for_what_is_released() -> None:
     assert first.prepare is not None
     made.execution.on_event(1012.0, AckSeen(ack=Ack.to(first.prepare, Phase.PREPARED, at=1012.0, generation=7)))
     made.window(W0)
-    ended = made.window(W0)
-    assert isinstance(ended, PlanEnded)
+    ended = of_type(PlanEnded, made.window(W0))
     carry_out(made, 1031.0, ended)
     assert made.execution.state.busy(APP), "w2 and w1 talk to each other"
     assert made.made.on_tick(1031.1) == []

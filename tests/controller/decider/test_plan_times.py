@@ -7,6 +7,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import DRAIN_W1, ON_W0, answer, decider, execution, only, window
+from tests.narrow import of_type
 from trimtab_controller.decider.events import Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.decision import Skip
@@ -31,7 +32,6 @@ def test_a_duration_counts_from_each_match_over_midnight_too() -> None:
     held = [hour for hour in range(-4, 8) if night.covers(MONDAY + hour * HOUR)]
     assert held == [-1, 0, 1, 2]
     assert not night.covers(MONDAY + 2.5 * HOUR)
-    assert night.next_begin(MONDAY) == MONDAY + (6 * 24 + 22.5) * HOUR
 
 
 def berlin(day: int, hour: int, minute: int, *, month: int = 10, fold: int = 0) -> float:
@@ -43,47 +43,32 @@ def test_an_hour_that_the_clocks_repeat_counts_twice() -> None:
     held = [fold for fold in (0, 1) if night.covers(berlin(25, 2, 45, fold=fold))]
     assert held == [0, 1]
     assert not night.covers(berlin(25, 2, 15, fold=1)), "the clocks show a time before it"
-    assert night.next_begin(berlin(25, 2, 10)) == berlin(25, 2, 30)
-    assert night.next_begin(berlin(25, 2, 10, fold=1)) == berlin(25, 2, 30, fold=1), "not one that is over"
-
-
-def test_what_clocks_have_shown_in_the_hour_that_they_repeat_begins_again() -> None:
-    short = CronPeriod(expression="30,50 2 * * * for 10m", timezone="Europe/Berlin")
-    assert short.next_begin(berlin(25, 2, 45)) == berlin(25, 2, 50)
-    assert short.next_begin(berlin(25, 2, 55)) == berlin(25, 2, 30, fold=1), "and not a day later"
-    assert short.next_begin(berlin(25, 2, 55, fold=1)) == berlin(26, 2, 30)
-    evening = CronPeriod(expression="0 22 * * *", timezone="Europe/Berlin")
-    assert evening.next_begin(berlin(25, 2, 55)) == berlin(25, 22, 0)
 
 
 def test_what_would_begin_in_an_hour_that_the_clocks_skip_begins_after_it_if_it_lasts() -> None:
-    early = berlin(29, 1, 50, month=3)
     long = CronPeriod(expression="30 2 * * * for 1h", timezone="Europe/Berlin")
-    assert long.next_begin(early) == berlin(29, 3, 0, month=3)
     assert [long.covers(berlin(29, 3, minute, month=3)) for minute in (0, 29, 30)] == [True, True, False]
-    for over in ("30 2 * * *", "0 2 * * * for 20m"):
-        found = CronPeriod(expression=over, timezone="Europe/Berlin").next_begin(early)
-        assert found is not None
-        assert found >= berlin(30, 2, 0, month=3), "the clocks do not show it on that day"
 
 
 @pytest.mark.parametrize(
-    ("expression", "at", "end"),
+    ("freeze", "windows", "at", "said"),
     [
-        ("0 22 * * * for 4h", berlin(24, 23, 59), berlin(25, 2, 0)),
-        ("0 22 * * * for 4h", berlin(24, 22, 0), berlin(25, 2, 0)),
-        ("* 9-17 24,25 * *", berlin(24, 17, 59), berlin(24, 18, 0)),
-        ("* * 23-25 * *", berlin(23, 0, 0), berlin(26, 0, 0)),
-        ("0 20 * * * for 13h", berlin(24, 23, 0), berlin(25, 9, 0)),
-        ("0 22 * * * for 1d", berlin(24, 23, 0), None),
-        ("* * * * *", berlin(24, 23, 0), None),
-        ("30 2 * * * for 1h", berlin(25, 2, 45), berlin(25, 2, 0, fold=1)),
-        ("30 2 * * * for 1h", berlin(25, 2, 45, fold=1), berlin(25, 3, 30)),
-        ("0 1 * * * for 90m", berlin(29, 1, 50, month=3), berlin(29, 3, 0, month=3)),
+        ("0 22 * * * for 4h", None, berlin(24, 23, 59), "Sun 25 Oct 02:00 (Europe/Berlin) on, in 2 h 1 min"),
+        ("30 2 * * * for 1h", None, berlin(25, 2, 45), "Sun 25 Oct 02:00 (Europe/Berlin) on, in 15 min"),
+        ("30 2 * * * for 1h", None, berlin(25, 2, 45, fold=1), "Sun 25 Oct 03:30 (Europe/Berlin) on, in 45 min"),
+        ("0 1 * * * for 90m", None, berlin(29, 1, 50, month=3), "Sun 29 Mar 03:00 (Europe/Berlin) on, in 10 min"),
+        (None, "30,50 2 * * * for 10m", berlin(25, 2, 45), "Sun 25 Oct 02:50 (Europe/Berlin) on, in 5 min"),
+        (None, "30,50 2 * * * for 10m", berlin(25, 2, 15, fold=1), "Sun 25 Oct 02:30 (Europe/Berlin) on, in 15 min"),
+        (None, "30 2 * * * for 1h", berlin(29, 1, 50, month=3), "Sun 29 Mar 03:00 (Europe/Berlin) on, in 10 min"),
+        (None, "0 2 * * * for 20m", berlin(29, 1, 50, month=3), "Mon 30 Mar 02:00 (Europe/Berlin) on, in 23 h 10 min"),
     ],
 )
-def test_it_ends_with_the_first_minute_in_which_it_does_not_hold(expression: str, at: float, end: float | None) -> None:
-    assert CronPeriod(expression=expression, timezone="Europe/Berlin").end(at) == end
+def test_it_is_said_when_plans_may_begin_also_where_the_clocks_change(
+    freeze: str | None, windows: str | None, at: float, said: str
+) -> None:
+    given = {name: (each,) for name, each in (("freeze", freeze), ("windows", windows)) if each}
+    times = PlanTimes(**given, timezone="Europe/Berlin")
+    assert str(times.closed(at)).endswith(f"; plans may begin from {said}")
 
 
 @pytest.mark.parametrize(
@@ -137,8 +122,7 @@ def test_a_plan_whose_solver_began_before_the_freeze_does_not_begin_in_it() -> N
     made = deciding(PlanTimes(freeze=("* 9-17 * * mon-fri",)))
     [action] = made.on_event(at + 1.0, window(ON_W0, at))
     assert isinstance(action, Solve)
-    decision = only(made.on_event(MONDAY + 9 * HOUR, answer((2, 1))))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(made.on_event(MONDAY + 9 * HOUR, answer((2, 1)))))
     assert decision.reason is SkipReason.PLANS_FROZEN
     assert decision.detail.endswith(
         "but [plans] freeze holds: * 9-17 * * mon-fri (UTC); "

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_load, a_node, a_round, a_window, kg
+from tests.narrow import of_type
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -92,8 +93,7 @@ class Job:
         loads = evaluation.worker_loads
         source, target = max(loads, key=loads.__getitem__), min(loads, key=loads.__getitem__)
         count = min(2, round((loads[source] - loads[target]) / (200.0 * CORES)))
-        view = self.decider.known.views[APP]
-        assert isinstance(view, SmoothedView)
+        view = of_type(SmoothedView, self.decider.known.views[APP])
         moves = [place for place, row in enumerate(view.key_groups) if row.owner == source][:count]
         to = [worker.id for worker in view.workers].index(target)
         return SolverAnswered(

@@ -15,6 +15,7 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
+from tests.narrow import of_type
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.proposals import misfit
@@ -49,9 +50,7 @@ def proposed(decider: Decider) -> Proposed:
     """What the decider wants after a window in which all is on one worker."""
     [asked] = decider.on_event(1011.0, window(ON_W0))
     assert isinstance(asked, Solve)
-    decision = only(decider.on_event(1011.2, answer((0, 1), to=5.0)))
-    assert isinstance(decision, Proposed)
-    return decision
+    return of_type(Proposed, only(decider.on_event(1011.2, answer((0, 1), to=5.0))))
 
 
 def waiting(present: Execution, decision: Proposed, rejected: str | None = None) -> Execution:
@@ -84,8 +83,7 @@ def test_a_plan_for_balance_waits_for_approval() -> None:
 
 
 def test_an_approved_plan_begins_at_once_under_its_own_name() -> None:
-    decision = decided(said(with_proposal(), YES))
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, decided(said(with_proposal(), YES)))
     assert (decision.id, decision.answered, decision.keep_until) == ("1.2", (YES.key,), None)
     assert [(move.key_group, move.target) for move in decision.plan.moves] == [(kg(0), W1)]
 
@@ -96,14 +94,11 @@ def test_an_approved_plan_knows_on_which_hosts_its_workers_run_now() -> None:
     row = present.proposals[APP]
     elsewhere = replace(row, plan=replace(row.plan, hosts=dict.fromkeys(row.plan.hosts, HostId("h9"))))
     decider.on_event(1011.4, ExecutionChanged(execution=replace(present, proposals={APP: elsewhere})))
-    decision = decided(said(decider, YES))
-    assert isinstance(decision, Planned)
-    assert decision.plan.hosts == row.plan.hosts
+    assert of_type(Planned, decided(said(decider, YES))).plan.hosts == row.plan.hosts
 
 
 def test_while_nobody_decides_nothing_is_solved_again() -> None:
-    decision = only(with_proposal().on_event(1021.0, later(ON_W0)))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(with_proposal().on_event(1021.0, later(ON_W0))))
     assert decision.reason is SkipReason.AWAITING_APPROVAL
     assert "plan 1.2 waits for approval: 1 move" in decision.detail
 
@@ -119,28 +114,24 @@ def test_a_rejected_plan_is_not_proposed_again_for_as_long_as_plans_wait() -> No
         answered=(NO.key,),
     )
     assert describe(decision) == "app: plan 1.2 rejected: by ann: not at noon"
-    after = only(with_proposal(rejected="by ann: not at noon").on_event(1021.0, later(ON_W0)))
-    assert isinstance(after, Skip)
+    after = of_type(Skip, only(with_proposal(rejected="by ann: not at noon").on_event(1021.0, later(ON_W0))))
     assert (after.reason, after.detail) == (SkipReason.REJECTED, "app: plan 1.2 was rejected by ann: not at noon")
 
 
 def test_a_rejection_counts_more_than_an_approval() -> None:
-    decision = decided(said(with_proposal(), YES, NO))
-    assert isinstance(decision, ProposalEnded)
+    decision = of_type(ProposalEnded, decided(said(with_proposal(), YES, NO)))
     assert (decision.outcome, set(decision.answered)) == (ProposalOutcome.REJECTED, {YES.key, NO.key})
 
 
 def test_a_plan_expires() -> None:
-    decision = decided(with_proposal().on_event(1700.0, later(ON_W0, 1699.0)))
-    assert isinstance(decision, ProposalEnded)
+    decision = of_type(ProposalEnded, decided(with_proposal().on_event(1700.0, later(ON_W0, 1699.0))))
     assert (decision.outcome, decision.detail) == (ProposalOutcome.EXPIRED, "nobody has decided about it")
 
 
 def test_a_plan_that_was_approved_and_could_not_begin_in_time_says_so() -> None:
     decider = with_proposal()
     assert said(decider, Pause(by="bob", at=1.0, reason="night"), YES) == []
-    decision = decided(decider.on_event(1700.0, later(ON_W0, 1699.0)))
-    assert isinstance(decision, ProposalEnded)
+    decision = of_type(ProposalEnded, decided(decider.on_event(1700.0, later(ON_W0, 1699.0))))
     assert decision.detail == "ann has approved it, but it could not begin in time"
     assert decision.answered == (YES.key,)
 
@@ -148,8 +139,7 @@ def test_a_plan_that_was_approved_and_could_not_begin_in_time_says_so() -> None:
 def test_a_plan_that_the_loads_have_outgrown_is_withdrawn_even_if_it_is_approved() -> None:
     decider = with_proposal()
     decider.on_event(1020.5, later(ON_W0, cpu=0.9))
-    decision = only(decider.on_event(1031.0, later(ON_W0, 1030.0, cpu=0.9)))
-    assert isinstance(decision, ProposalEnded)
+    decision = of_type(ProposalEnded, only(decider.on_event(1031.0, later(ON_W0, 1030.0, cpu=0.9))))
     assert decision.outcome is ProposalOutcome.WITHDRAWN
     assert decision.detail.startswith("the loads have changed: it would lead to a load distance of")
 
@@ -158,8 +148,7 @@ def test_a_plan_that_is_no_longer_needed_is_withdrawn() -> None:
     decider = with_proposal()
     present = replace(decider._situation.execution, placements=execution(BALANCED).placements)
     decider.on_event(1015.0, ExecutionChanged(execution=present))
-    decision = only(decider.on_event(1021.0, later(BALANCED)))
-    assert isinstance(decision, ProposalEnded)
+    decision = of_type(ProposalEnded, only(decider.on_event(1021.0, later(BALANCED))))
     assert "inside the band without it" in decision.detail
 
 
@@ -202,8 +191,7 @@ def test_a_drain_needs_no_approval() -> None:
     decider.on_event(1000.0, IntentsChanged(intents=(DRAIN_W1,)))
     [asked] = decider.on_event(1011.0, window({kg(0): W0, kg(1): W1, kg(2): W0}))
     assert isinstance(asked, Solve)
-    decision = only(decider.on_event(1011.2, answer((1, 0), to=0.0)))
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, only(decider.on_event(1011.2, answer((1, 0), to=0.0))))
     assert decision.plan.reason is PlanReason.DRAIN
 
 
@@ -211,24 +199,20 @@ def test_in_mode_dry_run_a_plan_is_only_told_and_nothing_is_published() -> None:
     told = PlanSettings(apps={APP: PlanMode.DRY_RUN})
     decider = deciding(execution(ON_W0), told)
     decider.on_event(1011.0, window(ON_W0))
-    decision = only(decider.on_event(1011.2, answer((0, 1), to=5.0)))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(decider.on_event(1011.2, answer((0, 1), to=5.0))))
     assert decision.reason is SkipReason.DRY_RUN
     assert decision.detail.startswith("app: mode dry-run, not carried out: 1 move, load distance 15.0 -> 5.0")
-    fresh = only(deciding(execution(None), told).on_event(1011.0, window(ON_W0)))
-    assert isinstance(fresh, Skip)
+    fresh = of_type(Skip, only(deciding(execution(None), told).on_event(1011.0, window(ON_W0))))
     assert fresh.reason is SkipReason.DRY_RUN
 
 
 def test_in_mode_dry_run_a_published_placement_still_follows_the_reports() -> None:
     decider = deciding(execution(ON_W0), PlanSettings(mode=PlanMode.DRY_RUN))
-    decision = only(decider.on_event(1011.0, window({**ON_W0, kg(2): W1})))
-    assert isinstance(decision, Adopted)
+    of_type(Adopted, only(decider.on_event(1011.0, window({**ON_W0, kg(2): W1}))))
 
 
 def test_a_plan_of_another_mode_does_not_wait_any_longer() -> None:
-    decision = only(with_proposal(plans=PlanSettings()).on_event(1021.0, later(ON_W0)))
-    assert isinstance(decision, ProposalEnded)
+    decision = of_type(ProposalEnded, only(with_proposal(plans=PlanSettings()).on_event(1021.0, later(ON_W0))))
     assert decision.detail == "the mode of the app is act now"
 
 
@@ -236,6 +220,5 @@ def test_each_app_has_its_own_mode() -> None:
     plans = PlanSettings(mode=PlanMode.APPROVE, apps={APP: PlanMode.ACT})
     decider = deciding(execution(ON_W0), plans)
     decider.on_event(1011.0, window(ON_W0))
-    decision = only(decider.on_event(1011.2, answer((0, 1), to=5.0)))
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, only(decider.on_event(1011.2, answer((0, 1), to=5.0))))
     assert isinstance(decision.plan, Plan)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import a_worker, owned, plannable
 from tests.controller.decider.hosted_job import Ticks
+from tests.narrow import of_type
 from trimtab_controller.decider.policies.instance import instance_of, question_of
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.owned import Owned, OwnedTable
@@ -140,8 +141,7 @@ def test_the_instance_has_the_limits_of_the_hosts(seed: int) -> None:
     assert not problem_of_instance(instance).limit.size, "no node has a limit of its own"
     home = problem_of_instance(instance).home
     for method in (BALANCE["milp"], COLLOCATION["albic"]):
-        plan = method.solve(instance, Deadline(Ticks(), 0.2), 0)
-        assert isinstance(plan, MethodPlan)
+        plan = of_type(MethodPlan, method.solve(instance, Deadline(Ticks(), 0.2), 0))
         nodes = {worker.id: place for place, worker in enumerate(view.workers)}
         moved = {each["key_group"]: nodes[each["to"]] for each in plan.document["moves"]}
         allocation = np.array([moved.get(each.id, at) for each, at in zip(instance.key_groups, home, strict=True)])

@@ -6,6 +6,7 @@ from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.deciders import BALANCED, NEEDS, decider, execution, only, window
 from tests.controller.decider.observed_snapshots import snapshot
+from tests.narrow import of_type
 from trimtab_controller.decider.events import Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.intents import OperatorIntents
@@ -238,8 +239,7 @@ def test_the_workers_of_the_host_are_drained() -> None:
 
 def test_what_was_stopped_stays_off_until_its_end_and_is_started_then() -> None:
     made = deciding(scalings=STOPPED)
-    decision = only(made.on_event(1021.0, window(ON_W0, 1020.0, workers=(W0,))))
-    assert isinstance(decision, Skip)
+    of_type(Skip, only(made.on_event(1021.0, window(ON_W0, 1020.0, workers=(W0,)))))
     ended = only(made.on_event(1111.0, window(ON_W0, 1110.0, workers=(W0,))))
     assert ended == MaintenanceEnded(detail="the maintenance of h1 is over: w1 may run again", answered=(OFF.key,))
     assert made.intents == ()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
+from tests.narrow import of_type
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.policies.explain import SingleMoves
 from trimtab_controller.decider.policies.instance import instance_of, question_of
 from trimtab_controller.decider.values.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.values.reasons import ConcernKind
@@ -193,22 +193,10 @@ def test_why_names_the_rule_that_keeps_a_key_group_off_a_worker() -> None:
     assert set(forbidden.values()) == {None}
 
 
-def test_one_more_move_keeps_the_rules() -> None:
-    of = job(NOT_W3, Rule(name="frozen", kind=RuleKind.FREEZE, reason="r", key_groups=((0, 11),)))
-    of.owners = dict.fromkeys(of.owners, WORKERS[0])
-    decider = of.decider()
-    view = observed(of, decider)
-    best = SingleMoves(view).best()
-    assert best is not None
-    assert best.row >= 12
-    assert view.workers[best.target].id != WORKERS[3]
-
-
 def observed(of: HostedJob, decider: Decider) -> PlannableView:
     snapshot = of.window()
     decider.record(snapshot.end_ms / 1000.0, snapshot)
-    view = decider.known.views[APP]
-    assert isinstance(view, SmoothedView)
+    view = of_type(SmoothedView, decider.known.views[APP])
     return PlannableView.of(view)
 
 
@@ -236,11 +224,9 @@ def test_a_plan_of_a_solver_that_forgot_the_rules_is_refused() -> None:
     from trimtab_controller.decider.values.decision import Skip
     from trimtab_controller.solver.answer import Answer
 
-    found = answer(question)
-    assert isinstance(found, Answer)
+    found = of_type(Answer, answer(question))
     wanted = SolveWanted(view=view, reason=PlanReason.LOAD_DISTANCE, detail="d", balancing=True)
-    refused = judge(wanted, found, decider.settings)
-    assert isinstance(refused, Skip)
+    refused = of_type(Skip, judge(wanted, found, decider.settings))
     assert "app: the plan is refused: app/sums/" in refused.detail
     assert "may not go to w3 by rule not-w3" in refused.detail
 

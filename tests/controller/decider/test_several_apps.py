@@ -6,6 +6,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, SETTINGS, answer, decider, execution, only, window
+from tests.narrow import of_type
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.memory import absences as kept
 from trimtab_controller.decider.memory.absences import KEPT_S, MAX_UNRUN, NEW_AT_ONCE, SPARED_S, AbsenceTracker
@@ -177,8 +178,7 @@ def test_a_worker_that_began_to_be_drained_meanwhile_is_no_target() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, window(ON_W0))
     made.on_event(1011.5, IntentsChanged(intents=(DRAIN_W1,)))
-    found = only(made.on_event(1012.0, answer((0, 1)))[:1])
-    assert isinstance(found, Skip)
+    found = of_type(Skip, only(made.on_event(1012.0, answer((0, 1)))[:1]))
     assert found.reason is SkipReason.WINDOW_TOO_EARLY
     assert "w1 began to be drained" in found.detail
 
@@ -316,8 +316,7 @@ def test_the_decider_forgets_by_itself() -> None:
     made.on_event(1011.0, SnapshotArrived(snapshot=running(1010.0, [])))
     made._situation.memory.kept.unrun[over[0]] -= KEPT_S
     actions = made.on_event(1021.0, SnapshotArrived(snapshot=running(1020.0, [])))
-    first = actions[0]
-    assert isinstance(first, Decided)
+    first = of_type(Decided, actions[0])
     assert first.decision == Forgotten(
         what="app made-up-0", answered=(), detail="nobody has run it for 24 h 0 min", app=over[0]
     )

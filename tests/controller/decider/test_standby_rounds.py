@@ -15,6 +15,7 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
+from tests.narrow import of_type
 from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.standbys import NAMED_S, ROUND, ROUND_INTERVAL_S
@@ -58,23 +59,20 @@ def test_standbys_that_are_missing_are_placed_when_nothing_else_is_to_be_done() 
     assert names_of(decision) == ("standbys", "standbys")
     assert made.known.missing_standbys == {APP: 2}
     published(made, present, WARM)
-    calm = only(made.on_event(1031.0, asking(window(BALANCED, 1030.0), 1)))
-    assert isinstance(calm, Skip)
+    calm = of_type(Skip, only(made.on_event(1031.0, asking(window(BALANCED, 1030.0), 1))))
     assert (calm.reason, made.known.missing_standbys) == (SkipReason.INSIDE_BAND, {APP: 0})
 
 
 def test_the_next_round_waits_until_the_last_one_is_named_but_not_for_ever() -> None:
     present = execution(BALANCED)
     made = decider(present)
-    first = only(made.on_event(1011.0, asking(window(BALANCED), 1)))
-    assert isinstance(first, StandbysPlaced)
+    first = of_type(StandbysPlaced, only(made.on_event(1011.0, asking(window(BALANCED), 1))))
     assert first.lacking == {kg(0): {HostId("h1"): 1000}, kg(1): {HostId("h0"): 1000}}
     published(made, present, {kg(0): WARM[kg(0)]})
     for end_s in (1030.0, 1060.0):
         waits = only(made.on_event(end_s + 1.0, asking(window(BALANCED, end_s), 1)))
         assert isinstance(waits, Skip), "the other one may still wait for a slot of its host"
-    again = only(made.on_event(1011.0 + NAMED_S, asking(window(BALANCED, 1070.0), 1)))
-    assert isinstance(again, StandbysPlaced)
+    again = of_type(StandbysPlaced, only(made.on_event(1011.0 + NAMED_S, asking(window(BALANCED, 1070.0), 1))))
     assert (again.rows, again.lacking) == ({kg(1): WARM[kg(1)]}, {kg(1): {HostId("h0"): 1000}})
     assert made._situation.memory.standbys.promised(1011.0 + NAMED_S) == {HostId("h1"): 1000.0, HostId("h0"): 1000.0}, (
         "not twice"
@@ -84,8 +82,7 @@ def test_the_next_round_waits_until_the_last_one_is_named_but_not_for_ever() -> 
 @pytest.mark.parametrize("asked", [(None,), (0,)])
 def test_where_none_are_asked_for_or_nobody_says_it_nothing_is_done(asked: tuple[int | None]) -> None:
     made = decider(execution(BALANCED))
-    decision = only(made.on_event(1011.0, asking(window(BALANCED), *asked)))
-    assert isinstance(decision, Skip)
+    of_type(Skip, only(made.on_event(1011.0, asking(window(BALANCED), *asked))))
     assert made.known.missing_standbys == ({} if asked == (None,) else {APP: 0})
 
 
@@ -107,8 +104,7 @@ def test_nothing_is_placed_while_it_must_not_be() -> None:
         assert isinstance(decision, Skip), decision
         assert decision.reason is reason
     unready = asking(window(BALANCED, workers=(W0,)), 1)
-    decision = only(decider(execution(BALANCED)).on_event(1011.0, unready))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, only(decider(execution(BALANCED)).on_event(1011.0, unready)))
     assert decision.reason is SkipReason.HOSTS_LOST
 
 
@@ -116,8 +112,7 @@ def test_a_plan_brings_the_standbys_of_what_it_does_not_move() -> None:
     made = decider(execution(ON_W0))
     [solve] = made.on_event(1011.0, asking(window(ON_W0), 1))
     assert isinstance(solve, Solve)
-    decision = only(made.on_event(1011.5, answer((2, 1))))
-    assert isinstance(decision, Planned)
+    decision = of_type(Planned, only(made.on_event(1011.5, answer((2, 1)))))
     assert decision.standbys == {kg(0): (W0, W1), kg(1): (W0, W1)}
 
 
@@ -125,13 +120,10 @@ def test_a_plan_that_was_looked_for_in_vain_gives_its_place_to_standbys() -> Non
     present = execution(ON_W0)
     made = decider(present)
     made.on_event(1011.0, asking(window(ON_W0), 1))
-    decision = only(made.on_event(1011.5, answer()))
-    assert isinstance(decision, StandbysPlaced)
+    decision = of_type(StandbysPlaced, only(made.on_event(1011.5, answer())))
     published(made, present, dict(decision.rows))
     made.on_event(1031.0, asking(window(ON_W0, 1030.0), 1))
-    again = only(made.on_event(1031.5, answer()))
-    assert isinstance(again, Skip)
-    assert again.reason is SkipReason.NOTHING_BETTER
+    assert of_type(Skip, only(made.on_event(1031.5, answer()))).reason is SkipReason.NOTHING_BETTER
 
 
 def test_what_drifted_while_the_solver_worked_gets_no_standbys() -> None:
@@ -163,8 +155,7 @@ def test_a_standby_that_is_gone_is_replaced_and_one_too_many_is_dropped() -> Non
     w2 = WorkerId("w2")
     made = decider(execution(BALANCED))
     published(made, execution(BALANCED), {kg(0): (W0, w2), kg(1): (W1, W0, w2)})
-    decision = only(made.on_event(1011.0, asking(window(BALANCED), 1)))
-    assert isinstance(decision, StandbysPlaced)
+    decision = of_type(StandbysPlaced, only(made.on_event(1011.0, asking(window(BALANCED), 1))))
     assert decision.rows == WARM
 
 

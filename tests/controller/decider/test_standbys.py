@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.standbys import instance
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_node, a_worker, kg, owned, plannable
 from tests.controller.decider.deciders import BALANCED, decider, execution, window
+from tests.narrow import of_type
 from trimtab_agent.engines.faust.group.placing import PlacingReason, place
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following, StandbyRows
@@ -355,8 +356,7 @@ def test_the_measured_share_counts_when_standbys_are_chosen() -> None:
     shares = []
     for end_s in (1010.0, 1020.0, 1030.0, 1040.0):
         made.on_event(end_s + 1.0, following(window(BALANCED, end_s), 0.05))
-        view = made.known.views[APP]
-        assert isinstance(view, SmoothedView)
+        view = of_type(SmoothedView, made.known.views[APP])
         problem = Following.of(view, placement).problem(view, 1, StandbyBudget(), 0.0)
         shares.append(float((problem.follow / problem.load)[0]))
     measured = made.known.following[APP]

@@ -7,6 +7,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import NEEDS, SETTINGS, execution, only, window
+from tests.narrow import of_type
 from trimtab_controller.decider.events import Decided, ExecutionChanged, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.rolling import restarts, waits
@@ -98,8 +99,7 @@ def test_each_worker_is_stopped_with_its_key_groups_started_at_once_and_waited_f
     made.on_event(1015.0, ExecutionChanged(execution=after(scaled(W1, CommandKind.START, 1015.0))))
     for end_s, changes in ((1020.0, {W1: AWAY}), (1030.0, {W1: {"state": WorkerState.RECOVERING}})):
         assert isinstance(decided(made, mixed(end_s, changes)), Skip)
-    found = decided(made, mixed(1040.0))
-    assert isinstance(found, Scaled)
+    found = of_type(Scaled, decided(made, mixed(1040.0)))
     assert (found.worker, found.owning) == (W2, True)
 
 

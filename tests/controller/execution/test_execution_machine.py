@@ -61,18 +61,6 @@ from trimtab_protocol.messages.names import NO_EPOCH, Epoch, HostId, Topics, Wor
 from trimtab_protocol.signing.keys import KeyId, SigningKey
 
 
-def test_a_plan_begins_with_a_prepare_and_the_target_stands_by() -> None:
-    [begun] = started(W0, W0).on_event(T0, plan((0, W0, W1)))
-
-    assert isinstance(begun, Publish)
-    assert begun.commands == (PREPARE,)
-    assert rows(begun) == {0: (W0, W1), 1: (W0,)}, "the owner stays, the target is its first standby"
-    assert begun.placements[0].epoch == Epoch(1, 2)
-    assert begun.execution == replace(
-        begun.execution, generation=1, number=2, rounds={APP: BEGUN}, placements={APP: begun.placements[0]}
-    )
-
-
 def test_a_hand_over_goes_from_prepared_over_its_release_to_its_end() -> None:
     machine = started(W0, W0)
     machine.on_event(T0, plan((0, W0, W1)))
@@ -116,16 +104,6 @@ def test_nothing_is_taken_that_was_not_released() -> None:
 
     assert machine.on_event(T0 + 1, ack(PREPARE, Phase.TOOK, pause_s=0.1)) == []
     assert machine.state is before
-
-
-def test_what_a_plan_found_elsewhere_goes_back_to_where_it_was_found() -> None:
-    machine = started(W2)
-
-    machine.on_event(T0, plan((0, W0, W1)))
-    back = published(machine.on_event(T0 + 1, refused(handover(machine).prepare, Refusal.GUARD)))
-
-    assert handover(machine).previous == ((W0,),)
-    assert rows(back) == {0: (W0,)}
 
 
 def test_each_further_attempt_waits_longer() -> None:
@@ -212,13 +190,6 @@ def test_a_successor_publishes_the_commands_in_flight_with_their_ids() -> None:
     assert successor.state.hosts == {HOSTS[W0], HOSTS[W1]}, "their answers are waited for"
     over = published(successor.on_event(T0 + 6, ack(row.prepare, Phase.TOOK, pause_s=0.1)))
     assert (over.execution.busy(APP), over.execution.epoch) == (False, Epoch(2, 5))
-
-
-def test_a_standby_that_owns_is_no_standby_any_more() -> None:
-    machine = started(W0)
-    released(machine)
-    machine.on_event(T0 + 3, ack(handover(machine).prepare, Phase.TOOK))
-    assert rows(published(machine.on_event(T0 + 4, PlacementWanted(app=APP, owners={kg(0): W0})))) == {0: (W0,)}
 
 
 def test_a_placement_follows_the_reports() -> None:
@@ -433,40 +404,6 @@ def test_a_large_placement_is_published_in_parts() -> None:
     assert publish.placements[0].owners == {OPERATOR: ((W0,),) * 5}
 
 
-def test_a_step_publishes_the_parts_of_the_key_groups_that_move() -> None:
-    made = machine()
-    assert keys(published(made.on_event(T0, plan((0, W0, W1), (4, W0, W1))))) == [b"app/sums/0", b"app/sums/2", b"app"]
-    made = machine()
-    assert keys(published(made.on_event(T0, plan((3, W0, W1))))) == [b"app/sums/1", b"app"]
-    released = made.on_event(T0 + 1, ack(handover(made).prepare, Phase.PREPARED, generation=7, lag_records=0))
-    assert keys(published(released)) == [b"app/sums/1", b"app"]
-    assert keys(published(made.on_event(T0 + 2, ack(handover(made).prepare, Phase.TOOK, pause_s=0.1)))) == []
-
-
-def test_a_larger_part_in_the_configuration_counts_from_the_next_step_on() -> None:
-    made = machine()
-    made.on_event(T0, plan((0, W0, W1), (1, W0, W1), (3, W0, W1)))
-    waiting = handover(made, 1)
-    state = made.state
-    # Of a plan that another leader began, half of the limit may be in flight.
-    free = ExecutionMachine("c", replace(PARTS, handovers_in_flight=4, key_groups_per_part=5), state)
-    publish = published(free.on_event(T0 + 1, Resumed()))
-    assert waiting.id in [command.handover for command in publish.commands]
-    assert keys(publish) == [b"APP/SUMS/0", b"APP/SUMS/1", b"APP/SUMS/2", b"app"]
-    [placement] = publish.placements
-    assert (placement.part_size, placement.of(OPERATOR, 3)) == (None, (W0, W1))
-
-
-def test_a_small_placement_is_one_record() -> None:
-    def adopted(count: int) -> PlacementWanted:
-        return PlacementWanted(app=APP, owners={kg(at): W0 for at in range(count)})
-
-    made = started(W0, limits=PARTS)
-    assert keys(published(made.on_event(T0, adopted(2)))) == [b"app"]
-    assert keys(published(made.on_event(T0, adopted(3)))) == [b"app/sums/0", b"app/sums/1", b"app"]
-    assert keys(published(made.on_event(T0, adopted(2)))) == [b"APP/SUMS/0", b"APP/SUMS/1", b"app"]
-
-
 def test_an_adoption_publishes_what_differs_and_deletes_what_is_gone() -> None:
     made = machine()
     owners = {kg(0): W0, kg(1): W0, kg(2): W1}
@@ -475,12 +412,6 @@ def test_an_adoption_publishes_what_differs_and_deletes_what_is_gone() -> None:
         b"app/sums/1",
         b"app",
     ]
-
-
-def test_a_successor_publishes_only_the_parts_that_change() -> None:
-    made = machine()
-    successor = ExecutionMachine("c", PARTS, replace(made.state, generation=2))
-    assert keys(published(successor.on_event(T0, plan((3, W0, W1))))) == [b"app/sums/1", b"app"]
 
 
 def test_when_the_topic_was_made_anew_everything_is_published_again() -> None:

@@ -1,7 +1,6 @@
 """What the rows of a placement say of standbys before, while and after key groups move."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -28,7 +27,6 @@ from trimtab_controller.execution.events import (
     HostReport,
     PlacementWanted,
     PlanDecided,
-    Publish,
     StandbysWanted,
     WindowSeen,
 )
@@ -52,13 +50,6 @@ def warm(*found: Owners) -> ExecutionMachine:
     machine.on_event(T0 - 1, WindowSeen(start_s=T0 - 1, end_s=T0 - 1, hosts={}, sites=sites))
     machine.on_event(T0 - 1, StandbysWanted(app=APP, rows={kg(at): row for at, row in enumerate(found)}))
     return machine
-
-
-def test_standbys_are_published_with_the_owners_as_they_are() -> None:
-    machine = started(W0, W1)
-    publish = published(machine.on_event(T0, StandbysWanted(app=APP, rows={kg(1): (W1, W2)})))
-    assert rows(publish) == {0: (W0,), 1: (W1, W2)}
-    assert (publish.commands, publish.execution.epoch) == ((), Epoch(1, 2))
 
 
 def test_standbys_neither_change_owners_nor_a_round_in_flight() -> None:
@@ -138,13 +129,6 @@ def test_standbys_do_not_accumulate_as_a_key_group_travels() -> None:
         machine.on_event(now + 1, ack(handover(machine).prepare, Phase.PREPARED, generation=7, lag_records=3))
         machine.on_event(now + 2, ack(handover(machine).prepare, Phase.TOOK))
     assert machine.state.placements[APP].of(kg(0).operator, 0) == (W1, W0)
-
-
-def test_a_failed_attempt_gives_the_standbys_back() -> None:
-    machine = warm((W0, W2))
-    machine.on_event(T0, plan((0, W0, W1)))
-    publish = published(machine.on_event(T0 + 1, refused(handover(machine).prepare, Refusal.FAILED)))
-    assert rows(publish) == {0: (W0, W2)}
 
 
 def test_an_owner_that_the_group_chose_keeps_the_other_standbys() -> None:
@@ -255,11 +239,3 @@ def test_a_later_round_takes_the_place_of_what_waits_and_what_has_changed_is_not
     made.on_tick(T0 + LONGEST_S)
     found = made.state.placements[APP].owners[kg(0).operator]
     assert found == ((SOURCE, W1), (SOURCE, W2), (SOURCE, W3), (SOURCE,))
-
-
-def test_without_a_schedule_all_are_named_at_once() -> None:
-    made = machine(6)
-    unscheduled = ExecutionMachine(CLUSTER, replace(SCHEDULED, schedule_restores=False), made.state)
-    [publish] = unscheduled.on_event(T0, wanted(*((at, W1, MB) for at in range(6))))
-    assert isinstance(publish, Publish)
-    assert followed(unscheduled)[H1] == 6

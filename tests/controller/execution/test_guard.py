@@ -172,13 +172,6 @@ def test_what_a_worker_got_that_owned_nothing_before_goes_back(idle: set[WorkerI
     assert judged.moves == (STOP.moves if goes_back else ()), "what is not known moves nothing"
 
 
-def test_a_window_that_comes_too_late_moves_nothing_back() -> None:
-    machine = begun()
-    suffered(machine)
-    [judged] = acted(machine.on_event(T0 + 300, window(T0 + 290, 90.0, w0=1.0)))
-    assert judged.moves == ()
-
-
 def test_with_mode_stop_nothing_goes_back_and_with_mode_off_the_plan_goes_on() -> None:
     machine = begun(GuardMode.STOP)
     [stop] = acted(suffered(machine))
@@ -206,32 +199,6 @@ def test_long_pauses_in_a_row_end_a_plan_though_the_lag_is_unknown() -> None:
     assert stop.detail == "2 hand-overs in a row paused key groups for more than 5 s, the last for 6.0 s"
     [judged] = acted(machine.on_event(T0 + 50, window(T0 + 48, 90.0, w0=1.0)))
     assert judged.moves == (), "nobody knows how far the workers were behind before"
-
-
-def test_a_calm_window_between_begins_the_count_anew() -> None:
-    machine = begun()
-    for at, lag_s in ((20, 15.0), (30, 2.0), (40, 15.0), (50, 2.0)):
-        assert acted(machine.on_event(T0 + at, window(T0 + at - 2, lag_s))) == []
-    assert machine.state.busy(APP)
-
-
-def test_windows_before_the_pace_was_at_one_do_not_count() -> None:
-    machine = started(*[W0] * 6, limits=replace(GUARDED, handovers_in_flight=2))
-    machine.on_event(T0 - 5, window(T0 - 8, 1.0))
-    machine.on_event(T0, plan(*((number, W0, W1) for number in range(6))))
-    for at, lag_s in ((20, 15.0), (30, 16.0)):
-        assert acted(machine.on_event(T0 + at, window(T0 + at - 2, lag_s))) == []
-    assert len(acted(machine.on_event(T0 + 40, window(T0 + 38, 17.0)))) == 1
-
-
-def test_without_a_pace_the_guard_does_not_wait_for_it() -> None:
-    machine = started(*[W0] * 6, limits=replace(GUARDED, handovers_in_flight=2, adapt_pace=False))
-    machine.on_event(T0 - 5, window(T0 - 8, 1.0))
-    machine.on_event(T0, plan(*((number, W0, W1) for number in range(6))))
-    machine.on_event(T0 + 20, window(T0 + 18, 15.0))
-    [stop] = acted(machine.on_event(T0 + 30, window(T0 + 28, 16.0)))
-    assert "for 2 windows" in stop.detail
-    assert machine.state.rounds[APP].stopped == f"ended by the guard: {stop.detail}"
 
 
 def test_a_further_stop_doubles_the_wait_and_a_plan_that_goes_well_ends_that() -> None:

@@ -29,14 +29,6 @@ def look(lags: Lags, end_s: float, backlog: float | None, rate: float | None = 1
     return lags.observe(end_s, {APP: job}, in_flight() if busy else [])[APP]
 
 
-def test_the_lag_is_the_backlog_in_seconds_of_the_rate_and_grows_from_what_the_plan_found() -> None:
-    lags = Lags()
-    assert look(lags, T0 - 10, 200.0) == Lag(lag_s=2.0)
-    assert look(lags, T0 + 10, 1500.0, busy=True) == Lag(lag_s=15.0, grown_s=13.0)
-    assert look(lags, T0 + 20, 700.0, busy=True) == Lag(lag_s=7.0, grown_s=5.0, falling=True)
-    assert look(lags, T0 + 30, 700.0) == Lag(lag_s=7.0), "without a plan nothing has grown because of one"
-
-
 def test_a_job_that_fell_behind_before_its_plan_is_expected_to_go_on_falling_behind() -> None:
     lags = Lags()
     for at, backlog in ((T0 - 30, 0.0), (T0 - 20, 500.0), (T0 - 10, 1000.0)):
@@ -60,12 +52,6 @@ def test_what_is_unknown_stays_unknown() -> None:
     assert look(lags, T0 + 10, None, busy=True) == Lag(lag_s=None)
     assert look(lags, T0 + 20, 3000.0, busy=True) == Lag(lag_s=30.0, grown_s=0.0), "nobody knows how it was before"
     assert look(lags, T0 + 30, 4000.0, busy=True).grown_s == 10.0
-
-
-def test_an_old_window_says_nothing_of_the_time_before_a_plan() -> None:
-    lags = Lags()
-    look(lags, T0 - 1000, 0.0)
-    assert look(lags, T0 + 10, 5000.0, busy=True).grown_s == 0.0
 
 
 def test_each_worker_has_its_lag_and_an_app_that_is_gone_is_forgotten() -> None:
@@ -124,15 +110,6 @@ def test_nothing_waited_where_nothing_was_owned_and_that_is_no_lag_to_compare_wi
     found = see(lags, T0 + 10, job(w0_s=30.0, w1_s=30.0))
     assert found.targets_s == {}, "how far its old owner was behind is not known"
     assert (lags.bases[APP].workers_s, lags.bases[APP].found_s) == ({}, {W1: 0.0})
-
-
-def test_what_is_unknown_of_a_worker_is_no_growth() -> None:
-    lags = Lags()
-    see(lags, T0 - 10, job(w0_s=None, w1_s=None), busy=False)
-    assert see(lags, T0 + 10, job(w0_s=0.0, w1_s=9.0)).targets_s == {}, "nobody knows how it was before"
-    lags = Lags()
-    see(lags, T0 - 10, job(w0_s=0.0, w1_s=0.0), busy=False)
-    assert see(lags, T0 + 10, job(w0_s=0.0, w1_s=None)).targets_s == {}
 
 
 def test_workers_of_the_plan_that_do_not_report_whole_windows_any_more_are_silent() -> None:
@@ -254,21 +231,6 @@ def test_a_worker_whose_agent_is_back_counts_from_when_that_misses_it() -> None:
     assert taken == {APP: AppPauses(unowned=(Unowned(since=1040.0, until=1060.0, key_groups=2),))}
 
 
-def test_a_worker_that_ends_before_its_agent_counts_from_its_last_report() -> None:
-    found = PauseTracker()
-    found.observe(made(1010.0))
-    found.observe(replace(made(1020.0, {kg(2): W1}, w0=AWAY), ended=(HOSTS[W0],)))
-    taken = found.observe(without(made(1030.0, ALL_ON_W1), W0))
-    assert taken == {APP: AppPauses(unowned=(Unowned(since=1010.0, until=1020.0, key_groups=2),))}
-
-
-def test_a_worker_that_gave_its_key_groups_away_has_left_nothing() -> None:
-    found = PauseTracker()
-    found.observe(made(1010.0))
-    found.observe(made(1020.0, ALL_ON_W1))
-    assert found.observe(without(made(1030.0, ALL_ON_W1), W0)) == {}
-
-
 # --- job windows ------------------------------------------------------------------------------------------------------
 
 
@@ -290,21 +252,6 @@ def test_backlogs_and_rates_are_summed_by_app_and_worker() -> None:
         workers={W0: WaitingInputs(backlog=10.0, rate=2.0), W1: WaitingInputs(backlog=0.0, rate=1.0)},
         measured=frozenset({W0, W1}),
     ), "each key group of a worker may be processing one input"
-
-
-def test_a_worker_without_key_groups_that_reports_the_window_is_idle() -> None:
-    snapshot = window({kg(0): W0, kg(1): W0}).snapshot
-    job = JobWindows().observe(snapshot)[APP]
-    assert (job.idle, set(job.workers)) == ({W1}, {W0})
-    nodes = tuple(replace(each, covered_s=5.0) for each in snapshot.nodes)
-    assert JobWindows().observe(replace(snapshot, nodes=nodes))[APP].idle == frozenset(), "it may own one by now"
-    assert seen(5, 7, 0).idle == frozenset()
-
-
-def test_what_is_unknown_of_one_key_group_is_unknown_of_its_worker_and_of_the_app() -> None:
-    job = seen(5, None, 9)
-    assert (job.whole.backlog, job.whole.rate) == (None, 3.0)
-    assert {worker: row.backlog for worker, row in job.workers.items()} == {W0: None, W1: 8.0}
 
 
 def test_a_worker_has_the_rate_that_its_key_groups_usually_have() -> None:

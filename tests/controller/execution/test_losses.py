@@ -23,7 +23,6 @@ MB = 1_000_000
 GONE = WorkerId("gone")
 CORES = 2.0
 STATES = (MB, 20 * MB, 5 * MB, 9 * MB)
-LISTED = replace(SCHEDULED, schedule_restores=False)
 
 
 def lost(*, limits: Any = SCHEDULED, cores: float = 1.0, targets: tuple[WorkerId, ...] = (W1,)) -> ExecutionMachine:
@@ -96,14 +95,6 @@ def test_the_next_owners_restore_one_after_the_other_the_largest_first_and_own_w
     assert found.recovery.bound_s <= found.recovery.planned_s
 
 
-def test_hosts_restore_side_by_side_and_each_within_its_slots() -> None:
-    machine = lost(targets=(W1, W2), cores=2.0)
-    slots = the_round(machine).recovery.slots  # type: ignore[union-attr]
-    busy = [each.target_host for each in restoring(machine)]
-    assert set(busy) == {HOSTS[W1], HOSTS[W2]}
-    assert all(busy.count(host) <= slots[host] for host in busy)
-
-
 def test_those_that_wait_are_named_before_the_group_can_notice_the_loss() -> None:
     machine = lost()
     assert rows(machine) == [(W0, GONE), (W0, W1), (W0,), (W0,)]
@@ -117,12 +108,6 @@ def test_those_that_wait_are_named_before_the_group_can_notice_the_loss() -> Non
     assert machine.wake_at is not None
     assert machine.wake_at > T0 + NAMED_WITHIN_S, "named once"
     assert machine.on_tick(T0 + NAMED_WITHIN_S + 1) == []
-
-
-def test_without_a_schedule_all_are_named_at_once() -> None:
-    machine = lost(limits=LISTED)
-    assert rows(machine) == [(W0, W1)] * 4
-    assert the_round(machine).recovery is None
 
 
 def test_what_the_group_has_given_to_somebody_ends_as_it_was_given() -> None:
@@ -162,14 +147,6 @@ def test_a_rebalance_before_the_loss_is_noticed_costs_a_second_attempt_and_no_na
     [other] = restoring(machine)
     prepared(machine, T0 + 10, other)
     assert [each.id for each in restoring(machine)] == [one.id], "it is tried again"
-
-
-def test_a_target_that_cannot_restore_is_taken_back_so_that_another_one_can_be_named() -> None:
-    machine = lost()
-    [one] = restoring(machine)
-    machine.on_event(T0 + 1, refused(one.prepare, Refusal.WORKER_AWAY))
-    assert rows(machine)[1] == (W0,)
-    assert [each.key_groups[0].partition for each in restoring(machine)] == [3], "the next one has its turn"
 
 
 @pytest.mark.parametrize(("owner", "ends"), [(W1, HandoverPhase.DONE), (W2, HandoverPhase.FAILED)])
@@ -219,13 +196,6 @@ def test_a_successor_goes_on_with_what_the_journal_says() -> None:
         prepared(successor, now, running[0])
     assert rows(successor) == [(W0, W1)] * 4
     assert the_round(successor).ended_at is not None
-
-
-def test_a_journal_without_a_loss_is_as_before() -> None:
-    machine = lost()
-    usual = replace(the_round(machine), lost=False)
-    execution = replace(machine.state, rounds={APP: usual})
-    assert b'"lost"' not in encode_entry(JournalEntry(execution=execution))
 
 
 def test_a_stop_takes_back_what_is_not_warm_yet() -> None:

@@ -76,15 +76,6 @@ def test_what_was_released_before_the_number_was_halved_says_nothing_of_the_new_
     assert pace.observe(T0 + 20, ended(LONG_S, T0 + 12)) == PaceChanged(app=APP, before=4, after=2, pause_s=LONG_S)
 
 
-def test_it_never_falls_below_one_and_an_unknown_pause_says_nothing() -> None:
-    pace = PlanPace(ExecutionLimits(handovers_in_flight=2))
-    for second in range(5):
-        pace.observe(T0 + 10 * second + 5, ended(LONG_S, T0 + 10 * second))
-    assert pace.of(APP) == 1
-    assert pace.observe(T0 + 100, ended(None, T0 + 99)) is None
-    assert pace.of(OTHER) == 2, "each app has its own"
-
-
 def test_a_plan_whose_key_groups_pause_for_long_goes_on_with_fewer_at_a_time() -> None:
     machine = started(*[W0] * 12, limits=PACED)
     machine.on_event(T0, plan(*((number, W0, W1) for number in range(12))))
@@ -194,12 +185,6 @@ def test_calm_hand_overs_raise_nothing_while_the_job_is_behind_or_nobody_knows()
     assert pace.observe(T0 + 17, ended(0.1, T0 + 16)) is None, "unknown is not calm"
     pace.see_window(T0 + 20, APP, window(T0 + 19), behind(5.0, falling=True), row)
     assert pace.observe(T0 + 25, ended(0.1, T0 + 24)) == PaceChanged(app=APP, before=1, after=2, pause_s=0.1)
-
-
-def test_an_unknown_lag_says_nothing() -> None:
-    pace = PlanPace(EIGHT)
-    assert pace.see_window(T0, APP, window(T0 - 1), behind(None), carried_out(8, EIGHT)) is None
-    assert pace.of(APP) == 8
 
 
 def test_a_worker_of_the_plan_that_falls_silent_halves_the_number() -> None:

@@ -7,7 +7,6 @@ from trimtab_controller.execution.events import ExecutionLimits, PlanDecided, Re
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.pace import limited_s
 from trimtab_controller.execution.state import HandoverPhase
-from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import Phase
 
 HOST_RATE = replace(
@@ -47,21 +46,6 @@ def test_a_restore_that_has_ended_early_does_not_let_the_next_one_begin_early() 
     assert begun(made) == []
     made.on_tick(T0 + 2)
     assert len(begun(made)) == 1
-
-
-def test_restores_after_a_loss_wait_for_no_limit() -> None:
-    lost = replace(TO_TWO, plan=replace(TO_TWO.plan, reason=PlanReason.LOSS))
-    assert begun(machine(HOST_RATE, lost)) == [W1, W1, W2, W2]
-
-
-def test_a_standby_has_nothing_to_restore() -> None:
-    made = started(W0, W0, W0, W0, limits=HOST_RATE)
-    held = made.state.placements[APP].changed(
-        made.state.epoch, {each.key_group: (W0, each.target) for each in TO_TWO.plan.moves}
-    )
-    made.state = replace(made.state, placements={APP: held})
-    made.on_event(T0, TO_TWO)
-    assert begun(made) == [W1, W1, W2, W2]
 
 
 def test_a_leader_that_takes_over_counts_what_restores_already() -> None:

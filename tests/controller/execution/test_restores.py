@@ -126,13 +126,6 @@ def carry_out(machine: ExecutionMachine, seconds: Callable[[Handover, int], floa
         machine.on_event(now, ack(first.prepare, Phase.TOOK, pause_s=0.1))
 
 
-def test_on_each_host_standbys_take_over_first_and_then_the_largest_states_restore() -> None:
-    w1, w2, _ = TARGETS
-    machine = drained((w1, MB), (w1, 20 * MB), (w2, 5 * MB), (w1, 3 * MB), (w1, None), (w2, 9 * MB), warm=(0,))
-    assert partitions(machine, w1) == [0, 1, 4, 3], "an unknown size counts as the largest known"
-    assert partitions(machine, w2) == [5, 2]
-
-
 def test_the_highest_priority_begins_first() -> None:
     given = plan(*[(TARGETS[at % 2], size * MB) for at, size in enumerate((50, 40, 30, 20))], cores=1.0)
     given = replace(given, moves=tuple(replace(move, priority=at) for at, move in enumerate(given.moves)))
@@ -156,33 +149,8 @@ def test_what_a_target_has_on_its_disk_is_not_restored_again() -> None:
     assert partitions(machine, w2) == [1, 2], "the larger restore first"
 
 
-def test_a_restore_from_a_copy_teaches_nothing() -> None:
-    costs = RestoreCosts()
-    machine = drained((TARGETS[0], 20 * MB), lacking={0: MB})
-    [handover] = handovers(machine)
-    costs.learn(T0 + 5.0, handover, [])
-    assert (len(costs._remote), costs.unit_s) == (0, UNIT_S)
-    costs.learn(T0 + 5.0, replace(handover, lacking_bytes=None), [])
-    assert len(costs._remote) == 1
-
-
-def test_a_new_leader_takes_a_target_with_a_copy_for_cold() -> None:
-    machine = drained((TARGETS[0], 20 * MB), lacking={0: MB})
-    entry = JournalEntry(execution=machine.state)
-    [handover] = decode_entry(encode_entry(entry)).execution.rounds[APP].handovers
-    assert handover.to_restore() == 20 * MB
-
-
 def by_key_group(handover: Handover) -> int:
     return handover.key_groups[0].partition
-
-
-def test_hosts_restore_at_the_same_time_within_their_slots() -> None:
-    machine = drained(*((target, 5 * MB) for target in TARGETS for _ in range(6)), cores=2.0)
-    slots = recovery(machine).slots
-    assert set(slots) == {PLACES[target] for target in TARGETS}
-    assert all(1 <= count <= 2 for count in slots.values())
-    assert restoring(machine) == Counter(slots)
 
 
 def test_limits_of_the_operator_hold() -> None:
@@ -224,15 +192,6 @@ def test_every_restore_runs_once_and_the_end_is_as_planned(moves: list[Any], dat
     assert found.bound_s - 1e-6 <= end <= 2.0 * found.bound_s + 1e-6
     assert {each.phase for each in handovers(machine)} == {HandoverPhase.DONE}
     assert abs((recovery(machine).measured_s or 0.0) - end) < 1e-6
-
-
-def test_a_measured_restore_is_told_with_its_seconds() -> None:
-    machine = drained((TARGETS[0], MB))
-    [first] = handovers(machine)
-    publish, warm = prepared(machine, T0 + 2.5, first)
-    assert isinstance(publish, Publish)
-    assert warm == RestoreEnded(handover=first, seconds=2.5)
-    assert recovery(machine).measured_s == 2.5
 
 
 def test_what_was_measured_is_what_the_next_plan_promises() -> None:
@@ -317,19 +276,6 @@ def seen(links: Links, *received: float, limit: float | None = 100e6, restoring:
         report = HostReport(cores=4.0, link_bytes_s=limit, received_bytes_s=rate)
         links.observe(T0 + 10.0 * number, {H1: report}, restoring)
     return links
-
-
-def test_a_link_has_left_what_the_p95_of_the_foreground_leaves() -> None:
-    links = seen(Links(), *([10e6] * 90), *([60e6] * 10))
-    assert links.of(H1) == HostLink(limit_bytes_s=100e6, foreground_bytes_s=60e6)
-    assert links.of(H1).free_bytes_s == 40e6  # type: ignore[union-attr]
-
-
-def test_what_nobody_reports_is_unknown_and_not_nothing() -> None:
-    assert seen(Links(), *([1e6] * 9), limit=None).of(H1) is None
-    assert seen(Links(), *([1e6] * (FEW_WINDOWS - 1))).of(H1) is None
-    assert seen(Links(), 1e6).of(H2) is None
-    assert RestoreCosts().curves([H1], {H1: 2})[H1].high.values == pytest.approx([PRIOR.at(n) for n in (1, 2)])
 
 
 def test_windows_with_a_restore_do_not_count_as_foreground() -> None:

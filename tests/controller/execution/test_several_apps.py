@@ -47,14 +47,12 @@ from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.scalings import CHANGES_KEPT_S, IN_A_ROW_S, MAX_CHANGES
 from trimtab_controller.execution.state import (
     AppSize,
-    Execution,
     HandMoved,
     HandoverPhase,
     Proposal,
     ScalingPhase,
     SizeChange,
     WorkerScaling,
-    placement_of,
 )
 from trimtab_controller.execution.step import FORGOTTEN_S
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
@@ -109,17 +107,6 @@ def test_the_last_round_of_a_forgotten_app_is_dropped_in_the_end() -> None:
     assert OTHER in machine.state.rounds
     machine.on_event(T0 + 5 + FORGOTTEN_S, stop(None))
     assert OTHER not in machine.state.rounds
-
-
-def test_each_app_has_its_hand_overs_and_a_host_at_most_so_many() -> None:
-    limits = replace(LIMITS, handovers_in_flight=2, key_groups_per_handover=1, handovers_per_host=3)
-    machine = started(W0, W0, W0, apps=BOTH, limits=limits)
-    machine.on_event(T0, plan((0, W0, W1), (1, W0, W1), (2, W0, W1)))
-    machine.on_event(T0, plan((0, W0, W2), (1, W0, W2), app=OTHER))
-
-    waiting, preparing = HandoverPhase.WAITING, HandoverPhase.PREPARING
-    assert phases(machine) == [preparing, preparing, waiting], "two of each app"
-    assert phases(machine, OTHER) == [preparing, waiting], "three from and to the host of w0"
 
 
 def test_a_successor_goes_on_with_the_plans_of_all_apps() -> None:
@@ -220,12 +207,6 @@ def test_a_stop_of_one_app_leaves_the_plan_of_another_alone() -> None:
     assert (machine.state.rounds[APP].stopped, machine.state.rounds[OTHER].stopped) == (None, STOPPED)
 
 
-def test_a_stop_without_a_plan_is_answered_too() -> None:
-    [publish] = started(W0, W0).on_event(T0, stop(None))
-    assert isinstance(publish, Publish)
-    assert (publish.answered, publish.commands, publish.placements) == (("stop",), (), ())
-
-
 # --- an end for the sake of restores ----------------------------------------------------------------------------------
 
 LOSS = "ended early, since w0 is away"
@@ -298,12 +279,6 @@ def proposed() -> ExecutionMachine:
     return machine
 
 
-def test_a_plan_that_waits_is_published_and_moves_nothing() -> None:
-    machine = started(W0, W1)
-    assert machine.on_event(T0, PROPOSED) == [Publish(execution=machine.state)]
-    assert (dict(machine.state.proposals), machine.state.in_flight) == ({APP: ROW}, ())
-
-
 def test_a_successor_knows_the_plan_that_waits_and_what_operators_moved() -> None:
     state = replace(proposed().state, placements={}, hand_moved={kg(1): HandMoved(worker=W1, until=T0 + 9)})
     read = decode_entry(encode_entry(JournalEntry(execution=state))).execution
@@ -347,12 +322,6 @@ def test_what_an_operator_moved_is_remembered_until_then() -> None:
     assert dict(later.state.hand_moved) == {}
 
 
-def test_a_new_leader_goes_on_with_the_plan_that_waits() -> None:
-    machine = ExecutionMachine("c", proposed()._limits, replace(proposed().state, generation=2))
-    machine.on_event(T0 + 9, Resumed())
-    assert dict(machine.state.proposals) == {APP: ROW}
-
-
 def test_a_forgotten_app_has_no_plan_that_waits() -> None:
     machine = proposed()
     machine.on_event(T0 + 1, ForgetWanted(answered=("forget/app/app",), app=APP))
@@ -360,13 +329,6 @@ def test_a_forgotten_app_has_no_plan_that_waits() -> None:
 
 
 # ---- stops and starts of workers, and the sizes of apps, in the execution
-
-
-def test_a_successor_repeats_a_stop_that_nobody_has_answered() -> None:
-    machine = started(W1)
-    stop = published(machine.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0])))
-    successor = ExecutionMachine(CLUSTER, LIMITS, replace(machine.state, generation=2))
-    assert published(successor.on_event(T0 + 5, Resumed())).commands == stop.commands
 
 
 def test_an_empty_worker_is_stopped_and_stands_by_for_nobody() -> None:
@@ -383,20 +345,6 @@ def test_an_empty_worker_is_stopped_and_stands_by_for_nobody() -> None:
         W0: WorkerScaling(command=stop, phase=ScalingPhase.DONE, at=T0 + 5, detail="exit code 0")
     }
     assert machine.on_event(T0 + 6, ack(stop, Phase.STOPPED, exit_code=0)) == [], "once more"
-
-
-def test_who_is_stopped_stands_by_in_no_app() -> None:
-    other = AppId("other")
-    placements = {
-        app: replace(placement_of(CLUSTER, app, Epoch(1, 1), {}, None), owners={OPERATOR: ((owner, W0), (W1,))})
-        for app, owner in ((APP, W1), (other, W2))
-    }
-    machine = ExecutionMachine(CLUSTER, LIMITS, Execution(generation=1, number=1, placements=placements))
-    publish = published(machine.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0])))
-    assert {each.app: each.owners[OPERATOR] for each in publish.placements} == {
-        APP: ((W1,), (W1,)),
-        other: ((W2,), (W1,)),
-    }
 
 
 def test_a_stop_without_answer_fails_and_a_late_word_is_still_the_truth() -> None:
@@ -434,14 +382,6 @@ def test_a_forgotten_worker_is_in_no_scaling_and_stands_by_for_nobody() -> None:
     assert dict(publish.execution.scalings) == {}
     assert publish.execution.placements[APP].owners == {OPERATOR: ((W0, W2),)}
     assert publish.answered == ("forget/worker/w1", "drain/w1")
-
-
-def test_a_wish_that_is_refused_ends_too() -> None:
-    given = started(W0)
-    before = given.state
-    [publish] = given.on_event(T0, ForgetWanted(answered=("forget/app/app",)))
-    assert isinstance(publish, Publish)
-    assert (publish.placements, publish.execution) == ((), replace(before, number=2))
 
 
 def test_repetitions_are_counted_until_the_kind_changes_and_a_successor_goes_on() -> None:

@@ -69,13 +69,6 @@ def own(**fields: object) -> dict[str, object]:
     return {**fields, "by": "ann", "at": NOW, "reason": "kernel update"}
 
 
-def test_a_known_worker_is_drained() -> None:
-    change = actions.drain(asked(), WORKER)
-    assert written(change) == [Drain(**own(worker=WORKER))]  # type: ignore[arg-type]
-    assert change.text.startswith(f"{WORKER} will be drained as the budget of each round allows")
-    assert change.caveats == ()
-
-
 NO_WINDOW = replace(STATUS, nodes=(), hosts=(), apps=(), window_end=None)
 """Of a controller that has led since a moment ago."""
 
@@ -122,12 +115,6 @@ def test_all_workers_of_a_zone_are_drained_and_taken_back() -> None:
         actions.drain(asked(status), "zone:rack-9")
     with pytest.raises(ChangeRefused, match=r"no agent names one, see \[host\] in agent.toml"):
         actions.drain(asked(replace(STATUS, hosts=tuple(replace(row, zone=None) for row in zoned))), "zone:rack-1")
-
-
-def test_a_zone_that_leaves_nobody_is_told() -> None:
-    status = replace(STATUS, hosts=tuple(HostStatus(host=row.host, zone="a") for row in STATUS.nodes))
-    change = actions.drain(asked(status), "zone:a")
-    assert change.caveats == ("but no other worker could take its key groups: it keeps them until there is one",)
 
 
 def test_of_one_host_nobody_could_take_over() -> None:
@@ -177,15 +164,6 @@ def test_a_restart_says_that_versions_that_differ_are_not_drained() -> None:
     assert [each for each in change.caveats if "drain, one" in each] == [told]
 
 
-def test_workers_that_operators_drain_are_not_restarted() -> None:
-    drain = Drain(**own(worker=WORKER))  # type: ignore[arg-type]
-    change = plans.rolling_restart(asked(STARTABLE, **{drain.key: drain}), APP)
-    [intent] = written(change)
-    assert isinstance(intent, RollingRestart)
-    assert WORKER not in intent.workers
-    assert change.caveats == (f"but without {WORKER}: operators drain them",)
-
-
 def rebalancing(*places: int) -> Status:
     """All of these workers are in a rebalance."""
     rows = enumerate(STARTABLE.nodes)
@@ -193,14 +171,6 @@ def rebalancing(*places: int) -> Status:
         STARTABLE,
         nodes=tuple(replace(row, state=WorkerState.REBALANCING) if place in places else row for place, row in rows),
     )
-
-
-def test_workers_that_rebalance_are_not_restarted_and_the_answer_names_them() -> None:
-    change = plans.rolling_restart(asked(rebalancing(1)), APP)
-    [intent] = written(change)
-    assert isinstance(intent, RollingRestart)
-    assert WORKER not in intent.workers
-    assert change.caveats == (f"but without {WORKER}: they do not run yet",)
 
 
 def test_while_almost_all_workers_rebalance_a_restart_is_refused_for_now() -> None:

@@ -189,19 +189,6 @@ def test_undo_of_what_can_be_undone_says_what_cannot_and_why() -> None:
     assert change.caveats == ("but not 2 key groups (app/sums/2, app/sums/3): w7 does not run",)
 
 
-def test_undo_in_part_of_a_plan_of_which_all_can_go_back_is_the_whole() -> None:
-    known = seen({kg(0): W0, kg(1): W0, kg(2): W1}, ended(*moved(0, 1)))
-    assert plans.undo(asked(), "1.2", known, partly=True) == plans.undo(asked(), "1.2", known)
-
-
-def test_undo_in_part_takes_back_what_the_events_list() -> None:
-    known = seen({kg(0): W0, kg(1): W1}, replace(ended(*moved(0)), moves_total=1_500))
-    change = plans.undo(asked(), "1.2", known, partly=True)
-    assert moves(change) == (RequestedMove(key_group=kg(0), worker=W1),)
-    assert change.text.startswith("plan 1.2 of app will be undone in part: 1 key group back")
-    assert change.caveats == ("but not 1499 moves of the plan: the events list only the first ones",)
-
-
 @pytest.mark.parametrize("partly", [False, True])
 def test_undo_of_more_than_one_plan_may_have_is_several_plans(monkeypatch: pytest.MonkeyPatch, *, partly: bool) -> None:
     monkeypatch.setattr(plans, "MAX_MOVES", 2)

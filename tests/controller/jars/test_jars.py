@@ -58,14 +58,6 @@ def test_fetched_once_then_served_from_the_folder(lists: Path, tmp_path: Path) -
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["broker", "broker.lock"]
 
 
-def test_a_missing_file_is_fetched_again(lists: Path, tmp_path: Path) -> None:
-    registry = Registry(CONTENT)
-    first = jars_of("broker", lists=lists, cache=tmp_path, retrieve=registry)
-    first[0].unlink()
-    assert jars_of("broker", lists=lists, cache=tmp_path, retrieve=registry)[0].read_bytes() == b"first"
-    assert registry.asked == 2
-
-
 def test_a_changed_file_is_refused_by_name_found_and_expected(lists: Path, tmp_path: Path) -> None:
     registry = Registry(CONTENT)
     jar = jars_of("broker", lists=lists, cache=tmp_path, retrieve=registry)[1]

@@ -120,14 +120,6 @@ def written(topic: OptionalTopic) -> list[str]:
     return [record.topic for record in topic.writable(RECORDS)]
 
 
-def test_nothing_is_left_out_or_asked_while_all_is_well() -> None:
-    brokers = Brokers([None])
-    topic = brokers.topic()
-    brokers.now = 10 * LOOK_AGAIN_S
-    assert written(topic) == [NEEDED, EVENTS, EVENTS]
-    assert brokers.asked == [0.0]
-
-
 def test_a_topic_that_is_gone_is_left_out_until_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     brokers = Brokers([None, "it is gone", "it is gone", None])

@@ -95,11 +95,6 @@ class Partitions:
         return [TopicPartition("windows", 0, 7), TopicPartition("windows", 1, OFFSET_END)]
 
 
-def test_where_nothing_new_is_the_end_of_now_counts_not_that_of_when_a_consumer_has_connected() -> None:
-    found = since(Partitions(), "windows", 1.5)
-    assert [(each.partition, each.offset) for each in found] == [(0, 7), (1, 5)]
-
-
 def test_a_place_that_the_broker_does_not_know_is_none() -> None:
     class Leaderless(Partitions):
         def offsets_for_times(self, wanted: list[TopicPartition], timeout: float) -> list[SimpleNamespace]:

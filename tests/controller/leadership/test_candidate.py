@@ -9,7 +9,6 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.leadership.driver import Candidacy
 from trimtab_controller.leadership.machine import (
     ENDED,
-    GIVEN_AWAY,
     LASTED_S,
     LONGEST_REJOIN_DELAY_S,
     REJOIN_DELAY_S,
@@ -93,18 +92,6 @@ def test_one_producer_after_another_that_ends_doubles_the_wait() -> None:
     assert waits == [1, 2, 4, 8, 16, 30, 30] == [*waits[:5], LONGEST_REJOIN_DELAY_S, LONGEST_REJOIN_DELAY_S]
     one.on_event(at + LASTED_S, PRODUCER_ENDED)
     assert one.on_tick(at + LASTED_S + REJOIN_DELAY_S) == (LeadershipAction.JOIN,), "the last one has lasted"
-
-
-def test_who_was_found_out_to_have_lost_the_lease_before_it_was_fenced_joins_anew_too() -> None:
-    one = candidate(GroupEvent.GRANTED, GroupEvent.EXPIRED, GroupEvent.NOTHING_GRANTED)
-    assert one.on_event(NOW, FENCED)[-1] == LeadershipAction.LEAVE
-    assert one.on_tick(NOW + REJOIN_DELAY_S) == (LeadershipAction.JOIN,)
-
-
-def test_a_lease_that_moved_ends_the_term() -> None:
-    one = candidate(GroupEvent.GRANTED)
-    assert one.on_event(NOW, GroupEvent.MOVED) == (GIVEN_AWAY, LeadershipAction.WAIT)
-    assert one.on_event(NOW, GroupEvent.MOVED) == ()
 
 
 def test_the_end_gives_the_lease_up_at_once() -> None:

@@ -62,62 +62,72 @@ def evaluation(load_distance: float | None, collocation: float | None) -> Evalua
     )  # fmt: skip
 
 
-def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
-    metrics = ControllerMetrics()
-    metrics.observe(
-        WindowResult(
-            evaluations={AppId(f"a{number}"): evaluation(5.0, 0.5) for number in range(100)},
-            missing_standbys={AppId("a0"): 2, AppId("a1"): 1},
-            gaps={AppId("a0"): Gaps(stale=9), AppId("a1"): Gaps(stale=8)},
-        )
-    )
-    fixed = FixedWorker(id=WorkerId("w1"), reason=SkipReason.WORKER_MISSING, detail="")
-    metrics.observe(
-        WindowResult(
-            evaluations={AppId("a0"): evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)},
-            missing_standbys={AppId("a1"): 0},
-            gaps={AppId("a1"): Gaps(fixed=(fixed,), stale=2, share=0.03)},
-        )
-    )
-
+def served(metrics: ControllerMetrics, *names: str) -> dict[tuple[str, ...], float]:
     samples = [sample for metric in metrics.registry.collect() for sample in metric.samples]
-    found = {(sample.name, sample.labels["app"]): sample.value for sample in samples if "app" in sample.labels}
-    assert found == {
-        ("trimtab_controller_load_distance_pp", "a0"): 4.0,
-        ("trimtab_controller_collocation_ratio", "a1"): 0.25,
-        ("trimtab_controller_key_groups_without_standby", "a1"): 0.0,
-        ("trimtab_controller_fixed_workers", "a1"): 1.0,
-        ("trimtab_controller_stale_key_groups", "a1"): 2.0,
-        ("trimtab_controller_unknown_load_ratio", "a1"): 0.03,
+    return {
+        (sample.name.removeprefix("trimtab_controller_"), *sample.labels.values()): sample.value
+        for sample in samples
+        if sample.name.removeprefix("trimtab_controller_") in names
     }
 
 
-def test_the_size_of_an_app_is_shown_while_it_is_known() -> None:
-    metrics = ControllerMetrics()
-    known = SizeVerdict(app=APP, detail="", workers=3, wanted=4, desired=4, asked=2.7, capacity=3.0)
-    for verdict, figures in ((known, (4.0, 2.7, 3.0)), (SizeVerdict(app=APP, detail="unknown"), (None, None, None))):
-        metrics.observe(WindowResult(sizes={APP: verdict}))
-        names = ("desired_workers", "demand_cores", "capacity_cores")
-        found = [metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP}) for name in names]
-        assert tuple(found) == figures
-
-
-def test_a_forecast_and_its_errors_are_shown_while_there_is_one() -> None:
-    metrics = ControllerMetrics()
+def test_what_is_known_of_a_window_is_shown_and_no_longer_when_it_is_unknown() -> None:
+    metrics, snapshot = ControllerMetrics(), window({kg(0): W0}).snapshot
+    names = {each.name for each in metrics.registry.collect()}
+    use = WorkerUse(app=APP, used_pct=110.0, load_pct=None, demand_pct=130.0, backlog=Growth(now=7, before=7))
     model, last = Error(mae=0.1, smape=3.0), Error(mae=0.4, smape=12.0)
     tested = Accuracy(horizon=2, tested=864, scored=800, model=model, last=last, seasonal=None)
-    told = ForecastReport(known_s=6e5, period_s=86_400.0, at=1.0, peak=5.2, near=tested, far=tested, used=True)
+    fixed = FixedWorker(id=WorkerId("w1"), reason=SkipReason.WORKER_MISSING, detail="")
+    known = WindowResult(
+        snapshot=replace(
+            snapshot, hosts=(replace(snapshot.hosts[0], cpu=0.5, cores=2.0), replace(snapshot.hosts[1], cpu=None))
+        ),
+        evaluations={APP: evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)},
+        missing_standbys={AppId("a1"): 0},
+        gaps={AppId("a1"): Gaps(fixed=(fixed,), stale=2, share=0.03)},
+        sizes={APP: SizeVerdict(app=APP, detail="", workers=3, wanted=4, desired=4, asked=2.7, capacity=3.0)},
+        forecasts={
+            APP: ForecastReport(known_s=6e5, period_s=86_400.0, at=1.0, peak=5.2, near=tested, far=tested, used=True)
+        },
+        use=ClusterUse(workers={W0: use}, backlogs={APP: Growth(now=7, before=7)}),
+    )
 
-    def found(name: str, **labels: str) -> float | None:
-        return metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP, **labels})
+    def shown() -> dict[tuple[str, ...], float]:
+        return {
+            key: value
+            for key, value in served(metrics, *(name.removeprefix("trimtab_controller_") for name in names)).items()
+            if len(key) > 1 and {"app", "a1", "h0", "h1"}.intersection(key)
+        }
 
-    metrics.observe(WindowResult(forecasts={APP: told}))
-    assert (found("forecast_cores"), found("forecast_used")) == (5.2, 1.0)
-    errors = [found("forecast_error_cores", method=name) for name in ("forecast", "last_value", "seasonal_naive")]
-    assert errors == [0.1, 0.4, None]
-    metrics.observe(WindowResult(forecasts={APP: ForecastReport(known_s=100.0, why="too little")}))
-    assert (found("forecast_cores"), found("forecast_used")) == (None, None)
-    assert found("forecast_error_cores", method="forecast") is None
+    metrics.observe(replace(known, evaluations={AppId(f"a{n}"): evaluation(5.0, 0.5) for n in range(100)}))
+    metrics.observe(known)
+    assert shown() == {
+        ("load_distance_pp", "app"): 4.0,
+        ("collocation_ratio", "a1"): 0.25,
+        ("key_groups_without_standby", "a1"): 0.0,
+        ("fixed_workers", "a1"): 1.0,
+        ("stale_key_groups", "a1"): 2.0,
+        ("unknown_load_ratio", "a1"): 0.03,
+        ("desired_workers", "app"): 4.0,
+        ("demand_cores", "app"): 2.7,
+        ("capacity_cores", "app"): 3.0,
+        ("forecast_cores", "app"): 5.2,
+        ("forecast_used", "app"): 1.0,
+        ("forecast_error_cores", "app", "forecast"): 0.1,
+        ("forecast_error_cores", "app", "last_value"): 0.4,
+        ("worker_used_ratio", "app", "w0"): 1.1,
+        ("worker_demand_ratio", "app", "w0"): 1.3,
+        ("worker_backlog_tuples", "app", "w0"): 7.0,
+        ("backlog_tuples", "app"): 7.0,
+        ("host_used_ratio", "h0"): 0.25,
+    }
+    metrics.observe(
+        WindowResult(
+            sizes={APP: SizeVerdict(app=APP, detail="unknown")},
+            forecasts={APP: ForecastReport(known_s=100.0, why="too little")},
+        )
+    )
+    assert shown() == {}
 
 
 def test_restores_show_what_was_planned_and_measured_once_a_round_has_ended() -> None:
@@ -189,46 +199,6 @@ def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
     gone = ("load_distance_pp", "key_groups_without_standby", "stale_key_groups", "lag_seconds", "restores_allowed")
     for name in gone:
         assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None
-
-
-def served(metrics: ControllerMetrics, *names: str) -> dict[tuple[str, ...], float]:
-    samples = [sample for metric in metrics.registry.collect() for sample in metric.samples]
-    return {
-        (sample.name.removeprefix("trimtab_controller_"), *sample.labels.values()): sample.value
-        for sample in samples
-        if sample.name.removeprefix("trimtab_controller_") in names
-    }
-
-
-def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
-    metrics, app, worker = ControllerMetrics(), AppId("a"), WorkerId("w0")
-    full = WorkerUse(app=app, used_pct=110.0, load_pct=None, demand_pct=130.0, backlog=Growth(now=7, before=7))
-    metrics.observe(WindowResult(use=ClusterUse(workers={worker: full}, backlogs={app: Growth(now=7, before=7)})))
-    names = (
-        "worker_used_ratio",
-        "worker_demand_ratio",
-        "worker_backlog_tuples",
-        "backlog_tuples",
-    )
-
-    assert served(metrics, *names) == {
-        ("worker_used_ratio", "a", "w0"): 1.1,
-        ("worker_demand_ratio", "a", "w0"): 1.3,
-        ("worker_backlog_tuples", "a", "w0"): 7.0,
-        ("backlog_tuples", "a"): 7.0,
-    }
-    metrics.observe(WindowResult())
-    assert served(metrics, *names) == {}
-
-
-def test_what_hosts_use_is_shown_where_it_is_measured() -> None:
-    metrics = ControllerMetrics()
-    snapshot = window({kg(0): W0}).snapshot
-    hosts = (replace(snapshot.hosts[0], cpu=0.5, cores=2.0), replace(snapshot.hosts[1], cpu=None))
-    metrics.observe(WindowResult(snapshot=replace(snapshot, hosts=hosts)))
-    assert served(metrics, "host_used_ratio") == {("host_used_ratio", "h0"): 0.25}
-    metrics.observe(WindowResult())
-    assert served(metrics, "host_used_ratio") == {}
 
 
 def test_a_concern_is_said_once_when_it_begins_and_ends_and_is_1_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
@@ -309,7 +279,7 @@ def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -
         *(IntentRefused(what=what, answered=(), **nothing) for what in ("move", "undo", "approve", "reject", "forget")),
         Adopted(app=APP, owners={}, **nothing),
         StandbysPlaced(app=APP, rows={}, **nothing),
-        PlanEnded(app=APP, lost=frozenset({w0}), **nothing),
+        PlanEnded(app=APP, reason="", lost=frozenset({w0})),
         Restarted(app=APP, answered=(), **nothing),
         MaintenanceEnded(answered=(), **nothing),
         *(Resized(app=APP, **nothing, **what) for what in ({"drain": (w0,)}, {"short": 1}, {"keep": (w0,)})),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.cli.status_examples import STATUS
+from tests.narrow import of_type
 from trimtab_controller.configuration import decode
 from trimtab_controller.decider.events import IntentsChanged, SolverAnswered
 from trimtab_controller.decider.values.decision import Decision, Skip
@@ -71,8 +72,7 @@ def window(end_s: int) -> Snapshot:
 
 def decided(*snapshots: Snapshot) -> SkipReason:
     state = ClusterState(found=FOUND, snapshots=snapshots)
-    decision = preview_decision(state, CONFIGURATION, 1062.0, lambda _: NoAnswer(reason="asked"))
-    assert isinstance(decision, Skip)
+    decision = of_type(Skip, preview_decision(state, CONFIGURATION, 1062.0, lambda _: NoAnswer(reason="asked")))
     return decision.reason
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.controller.decider.deciders import BALANCED, window
 from tests.controller.decider.talking_job import HEAD, TAIL, TalkingJob
 from tests.controller.loop.test_events import status
+from tests.narrow import of_type
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.reasons import Concern, ConcernKind
@@ -122,9 +123,7 @@ def test_what_fits_together_is_gone_on_with(records: list[Record]) -> None:
     ],
 )
 def test_what_does_not_fit_together_is_a_hold(records: list[Record], flaw: Flaw) -> None:
-    found = inherited(*records)
-    assert isinstance(found, Hold)
-    assert found.flaw is flaw
+    assert of_type(Hold, inherited(*records)).flaw is flaw
 
 
 def test_an_entry_that_cannot_be_read_is_counted_also_when_a_whole_one_stands_behind_it() -> None:
@@ -182,8 +181,7 @@ def test_a_successor_holds_while_a_part_is_missing(lost: int) -> None:
     compacted = [*IN_PARTS[:1], *IN_PARTS[2:3], *IN_PARTS[4:]]
     assert isinstance(inherited(*compacted, journalled(4)), JournalEntry)
     del compacted[lost]
-    found = inherited(*compacted, journalled(4))
-    assert isinstance(found, Hold)
+    found = of_type(Hold, inherited(*compacted, journalled(4)))
     assert (found.flaw, "(app app)" in found.detail) == (Flaw.PLACEMENT, True)
 
 
@@ -191,21 +189,16 @@ def test_a_successor_holds_while_a_part_is_an_old_one_written_once_more() -> Non
     old = IN_PARTS[1]
     assert isinstance(inherited(*IN_PARTS, old, journalled(4)), JournalEntry), "the newer one is still there"
     compacted = [*IN_PARTS[:1], *IN_PARTS[2:3], IN_PARTS[-1], old]
-    found = inherited(*compacted, journalled(4))
-    assert isinstance(found, Hold)
-    assert found.flaw is Flaw.PLACEMENT
+    assert of_type(Hold, inherited(*compacted, journalled(4))).flaw is Flaw.PLACEMENT
 
 
 def test_a_journal_that_is_older_than_a_placement_that_is_not_whole_is_seen_as_such() -> None:
-    found = inherited(IN_PARTS[-1], journalled(2))
-    assert isinstance(found, Hold)
-    assert found.newest == Epoch(1, 3)
+    assert of_type(Hold, inherited(IN_PARTS[-1], journalled(2))).newest == Epoch(1, 3)
 
 
 def test_parts_whose_head_is_lost_make_a_successor_hold_and_its_epochs_are_higher() -> None:
     later = NEXT.changed(Epoch(7, 9), {KeyGroup(APP, OPERATOR, 0): (W1,)})
-    found = inherited(*IN_PARTS, of_topic((later, NEXT))[0], journalled(4))
-    assert isinstance(found, Hold)
+    found = of_type(Hold, inherited(*IN_PARTS, of_topic((later, NEXT))[0], journalled(4)))
     assert (found.flaw, found.newest) == (Flaw.TRUNCATED, Epoch(7, 9))
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, kg
+from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.observed_snapshots import WHOLE, owned, snapshot
 from trimtab_controller.configuration import Configuration
@@ -16,7 +16,6 @@ from trimtab_controller.replay.placed import evenness_of, placed, recorded_owner
 from trimtab_controller.replay.replay import Replay
 from trimtab_controller.replay.rules import RecordedRule, RecordedRules, recorded_rules
 from trimtab_controller.solver.balance import answer
-from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.events import Event, EventMove, decode_event, encode_event, intent_event_id
 from trimtab_protocol.messages.intents import AddRule, Drain
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
@@ -66,12 +65,6 @@ def test_a_controller_balances_what_nobody_balanced() -> None:
     assert found.restored_bytes == 4 * SIZE
     assert found.load_distance_mean < 16.0 / 4, "16 pp in the first windows, none after the plan"
     assert found.reasons["inside_band"] > 10
-
-
-def test_within_a_wider_band_it_leaves_it_as_it_was() -> None:
-    found = replayed(configured("balance.load_distance=20"), [window(number, OVERLOADED) for number in range(10)])
-    assert (found.plans, found.moved, found.paused_s, found.restored_bytes) == (0, 0, 0.0, 0)
-    assert found.load_distance_mean == pytest.approx(16.0)
 
 
 def test_what_the_recorded_controller_moved_later_does_not_matter() -> None:
@@ -129,11 +122,6 @@ def cpu_of(window: Snapshot) -> dict[str, float]:
     return {row.worker: row.cpu for row in window.nodes if row.cpu is not None}
 
 
-def test_with_the_recorded_owners_nothing_changes() -> None:
-    assert placed(WHOLE, recorded_owners(WHOLE)) == WHOLE
-    assert placed(WHOLE, {}) == WHOLE, "what is not named stays where it was recorded"
-
-
 def test_a_key_group_brings_its_cpu_to_worker_and_host() -> None:
     found = placed(WHOLE, {kg(0): W1})
     assert recorded_owners(found) == {kg(0): W1, kg(1): W0, kg(2): W1}
@@ -148,19 +136,6 @@ def test_a_host_twice_as_fast_needs_half_the_cpu() -> None:
     found = placed(window, {kg(0): W1})
     assert found.key_groups[0].cpu == pytest.approx(0.05)
     assert cpu_of(found) == {W0: pytest.approx(0.2), W1: pytest.approx(0.35)}
-
-
-def test_what_was_not_measured_stays_unknown() -> None:
-    window = snapshot([node(W0, cpu=None), node(W1)], [owned(0, W0, cpu=None), owned(1, W0)])
-    found = placed(window, {kg(0): W1, kg(1): W1})
-    assert [row.cpu for row in found.key_groups] == [None, 0.1]
-    assert [row.cpu for row in found.nodes] == [None, pytest.approx(0.4)]
-
-
-def test_copies_on_disks_are_left_out() -> None:
-    copy = Copy(OPERATOR, 2, 10)
-    window = replace(WHOLE, nodes=(node(W0, copies=(copy,)), node(W1)))
-    assert [row.copies for row in placed(window, {}).nodes] == [(), ()]
 
 
 def test_whether_tuples_would_skip_the_broker_is_unknown_where_only_one_placement_has_it_so() -> None:

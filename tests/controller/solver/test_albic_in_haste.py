@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.narrow import of_type
 from trimtab_controller.solver.answer import Answer, Flows, Method, Placing, Question
 from trimtab_controller.solver.balance import answer, collocation_problem_of
 from trimtab_models.albic import solve as albic
@@ -68,7 +69,6 @@ def test_albic_without_time_leaves_no_more_rules_broken_than_balance_alone(monke
     class_of[np.flatnonzero(asked.owner < WORKERS // 2)[:10]] = 0
     allowed = (np.arange(WORKERS) >= WORKERS // 2)[None, :]
     placing = Placing(class_of=class_of, allowed=allowed, frozen=np.zeros(KEY_GROUPS, np.bool_))
-    found = answer(replace(asked, placing=placing, max_load_distance=100.0))
-    assert isinstance(found, Answer)
+    found = of_type(Answer, answer(replace(asked, placing=placing, max_load_distance=100.0)))
     moved = dict(found.moves)
     assert all(moved[each] >= WORKERS // 2 for each in np.flatnonzero(class_of == 0).tolist())

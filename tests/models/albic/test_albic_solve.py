@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.test_balance_properties import broken_rules, load_distance
+from tests.narrow import of_type
 from trimtab_controller.cli import main
 from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, problem_of, repaid_charge
 from trimtab_models.albic.solve import AlbicParams, Strategy, solve
@@ -133,8 +134,7 @@ def test_a_single_node_is_within_a_load_distance_of_0_however_its_loads_add_up(c
 def test_max_partition_load_0_is_the_pure_balance_problem(cluster, params):
     problem = talking(cluster, max_partition_load=0.0, load=[9.0, 1, 1, 1, 1, 1, 1, 1])
     result = plan_of(problem, params)
-    pure = solve_balance(problem.balance, stop=Never(), seed=0, params=SHORT)
-    assert isinstance(pure, BalanceResult)
+    pure = of_type(BalanceResult, solve_balance(problem.balance, stop=Never(), seed=0, params=SHORT))
     assert (result.balance.allocation == pure.allocation).all()
     assert result.partition_load == 0
 

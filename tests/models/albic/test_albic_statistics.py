@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.narrow import of_type
 from trimtab_models.albic.fit import Samples, TupleCost, Unknown, fit_costs, student_quantile
 
 SENDING, RECEIVING, WORK = 20e-6, 30e-6, 200e-6
@@ -112,9 +113,7 @@ def drifting(seed, drift, key_groups=40, periods=6, differ=0.15, noise=0.04, cos
 
 
 def received_cost(samples):
-    cost = fit_costs(samples).receiving
-    assert isinstance(cost, TupleCost)
-    return cost
+    return of_type(TupleCost, fit_costs(samples).receiving)
 
 
 @pytest.mark.parametrize("drift", [-0.5, 1.0])

@@ -135,14 +135,6 @@ def port_of(server: MetricsServer) -> int:
     return int(server.server_address[1])
 
 
-def test_a_verdict_arrives_as_it_is_now(server: MetricsServer, verdicts: dict[str, HealthVerdict]) -> None:
-    listen = Listen(address="127.0.0.1", port=port_of(server))
-    assert ask(listen, LIVE) == HealthVerdict(True, "ok: turns")
-    assert ask(listen, READY) == HealthVerdict(False, "not ok: no window has come yet")
-    verdicts[READY] = HealthVerdict(True, "leads")
-    assert ask(listen, READY + "?from=probe") == HealthVerdict(True, "ok: leads")
-
-
 def test_metrics_are_served_on_every_other_path(server: MetricsServer) -> None:
     for path in ("/metrics", "/", "/healthz2"):
         with urllib.request.urlopen(f"http://127.0.0.1:{port_of(server)}{path}", timeout=10) as page:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from tests.narrow import of_type
 from tests.sim.simulated.broker import Broker, Headers, Unsent
 from tests.sim.simulated.kafka_client import Killed
 from tests.sim.simulated.machine import CAPACITY_CORES, Machine, Worker
@@ -175,8 +176,7 @@ class AgentProcess:
     def connect(self, worker: Worker, hello: Hello) -> None:
         """A worker's plug-in presents itself."""
         self._connected[worker.id] = worker
-        frame = decode_frame(encode_frame(hello))
-        assert isinstance(frame, Hello)
+        frame = of_type(Hello, decode_frame(encode_frame(hello)))
         self._enter(lambda: self._agent.worker_connected(frame, worker.process.pid))
 
     def disconnect(self, worker: Worker) -> None:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from unittest.mock import patch
 
+from tests.narrow import of_type
 from tests.sim.simulated import kafka_client
 from tests.sim.simulated.broker import Broker
 from tests.sim.simulated.election import Election, SimulatedMembership
@@ -56,8 +57,7 @@ class SolverModel:
 
     def ask(self, question: Question) -> None:
         """Search at once, answer later."""
-        process = self._process
-        assert isinstance(process, ControllerProcess)
+        process = of_type(ControllerProcess, self._process)
         self._answer = _ask(answer_greedily, question)
         # That costs little, and is all that there is when the solver is silent; where it is stuck a search may not be.
         stuck = not isinstance(self._answer, Answer) or self._answer.load_distance > process.band
@@ -67,8 +67,7 @@ class SolverModel:
 
     def poll(self) -> Answer | NoAnswer | None:
         """The answer, when its time has come."""
-        process = self._process
-        assert isinstance(process, ControllerProcess)
+        process = of_type(ControllerProcess, self._process)
         if self.ready_at is None or process.timeline.now < self.ready_at:
             return None
         self.ready_at = None
@@ -159,8 +158,7 @@ class ControllerProcess:
     def position(self, topic: str) -> int:
         """How far it has read in its term."""
         assert self._controller is not None
-        consumer = self._controller._follower._consumer
-        assert isinstance(consumer, SimulatedConsumer)
+        consumer = of_type(SimulatedConsumer, self._controller._follower._consumer)
         return consumer.positions.get(topic, 0)
 
     # --- signals

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from tests.narrow import of_type
 from tests.sim.simulated.agent import AgentProcess
 from tests.sim.simulated.broker import Broker
 from tests.sim.simulated.budgeted import pause_of
@@ -260,8 +261,7 @@ class WorkerProcess(LinkedWorker):
 
     def hear(self, frame: bytes) -> None:
         """A frame from the agent."""
-        command = decode_frame(frame)
-        assert isinstance(command, Command)
+        command = of_type(Command, decode_frame(frame))
         if not self.alive:
             return
 

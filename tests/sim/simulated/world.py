@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tests.narrow import of_type
 from tests.sim.simulated import kafka_client
 from tests.sim.simulated.agent import AgentProcess, agent_configuration
 from tests.sim.simulated.broker import Broker, Stored, Unsent
@@ -45,7 +46,7 @@ from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_or_make_key
 from trimtab_protocol.messages.host_keys import HostKeys
-from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, Stop, drain_key, encode_intent
+from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, Stop, encode_intent
 from trimtab_protocol.messages.local import Welcome
 from trimtab_protocol.messages.names import HostId, KeyGroup, Topics, WorkerId
 from trimtab_protocol.signing.hosts import HostChecking
@@ -155,8 +156,7 @@ class World:
 
     def _on_stored(self, records: tuple[Stored, ...]) -> None:
         if any(record.topic == self.topics.journal for record in records):
-            process = kafka_client.running[-1]
-            assert isinstance(process, ControllerProcess)
+            process = of_type(ControllerProcess, kafka_client.running[-1])
             read_to = process.position(self.topics.intents)
             pauses = [r for r in self.broker.read(self.topics.intents, 0) if r.key == PAUSE_KEY.encode()]
             read = [record for record in pauses if record.offset < read_to]
@@ -373,7 +373,7 @@ class World:
 
     def undrain(self, worker: WorkerId) -> None:
         """`trimtab drain --undo`."""
-        self.take_back(drain_key(worker))
+        self.take_back(Drain.key_of(worker))
 
     # --- the truth
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.sim.simulated.broker import Stored
 from tests.sim.simulated.ledger import Violation
-from trimtab_protocol.messages.intents import drain_key
+from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.rules import Rule, RuleKind
@@ -63,7 +63,7 @@ class ZoneCheck:
     def see_intents(self, now: float, intents: Iterable[Stored], read_to: int, workers: Iterable[WorkerId]) -> None:
         """What operators want, as far as the acting controller has read it."""
         newest = {record.key: record.value for record in intents if record.offset < read_to}
-        drained = [each for each in workers if newest.get(drain_key(each).encode()) is not None]
+        drained = [each for each in workers if newest.get(Drain.key_of(each).encode()) is not None]
         self.drained = {each: self.drained.get(each, now) for each in drained}
 
     def see_moves(self, now: float, plan: str, targets: Iterable[WorkerId]) -> None:

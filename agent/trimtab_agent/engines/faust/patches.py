@@ -43,7 +43,8 @@ worker that is given their partition. | The partition stands; all others go on. 
 the worker. | An error of the app's event, before anything is written. | `transport/producer.py` |
 | `chained-agent-goes-on` | An agent that fails behind `group_by` or `through` takes no event any more, and each \
 rebalance waits for those that it has. With `take` it loses one, or gets those of its first topic; a record that \
-cannot be decoded, or a processor that fails, ends it without a word. | It goes on behind them. | \
+cannot be decoded, or a processor that fails, ends it without a word. If two of its actors fail at once, the worker \
+ends. | It goes on behind them. | \
 `transport/chained.py` |
 | `key-none-kept` | A table's key None is written to the disk, and to the changelog as a record without a key. The \
 broker refuses that, and all records of other keys in the same batch. | It has the key that it has on the disk. | \

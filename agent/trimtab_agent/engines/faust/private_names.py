@@ -245,6 +245,7 @@ PRIVATES: tuple[Private, ...] = (
             ("_execute_actor", ("coro", "aref")),
             ("_replace_actor", ("service", "index")),
             ("_start_one", ("index", "active_partitions", "stream", "channel")),
+            ("_new_supervisor", ()),
             ("stream", ("channel", "active_partitions")),
         ),
     ),

@@ -2,19 +2,17 @@
 import { acceptButton, forgetAnyButton, forgetAppButton, forgetButton } from "./actions.js";
 import { get, maybe, name } from "./api.js";
 import { decisionList } from "./cluster.js";
-import { ago, card, finder, h, number, percent, show, table, UNKNOWN } from "./dom.js";
+import { ago, card, h, number, percent, show, table } from "./dom.js";
 import { when } from "./events.js";
 import { markdown } from "./markdown.js";
 import { person } from "./session.js";
-
-const SHOWN_KEYS = 12;
 
 export function health(root, wanted) {
   const findings = card("What is missing", "", h("div")), book = card("Runbook", "half", h("div", { class: "text" }));
   const intents = card("What operators asked for", "later", h("div")), decisions = card("Decisions", "later", h("div"));
   const away = card("Workers that are away", "later", h("div")), buttons = h("div", { class: "actions" });
-  const rejected = card("Refused messages", "later", h("div")), keys = hostKeys();
-  root.replaceChildren(h("div", { class: "title" }, h("h1", {}, "Health"), buttons), h("div", { class: "stack half" }, findings, intents, away, decisions), book, rejected, keys.card);
+  const rejected = card("Refused messages", "later", h("div"));
+  root.replaceChildren(h("div", { class: "title" }, h("h1", {}, "Health"), buttons), h("div", { class: "stack half" }, findings, intents, away, decisions), book, rejected);
 
   return async (known) => {
     const [summary, concerns, asked, decided, controllers, gone, session] = await Promise.all([
@@ -39,45 +37,8 @@ export function health(root, wanted) {
       table("Refused messages", [["topic and fault", ([what]) => what], ["messages", ([, count]) => number(count), true]], refused),
       refusedHosts(summary.refused_hosts),
     ]);
-    await keys.refresh();
   };
 }
-
-const CHECKED = { warn: "what a host has not signed is used, and counted", enforce: "what a host has not signed is dropped" };
-
-// Who speaks for each host: its keys since when, and what comes in its name without its signature.
-function hostKeys() {
-  const note = h("p", { class: "muted" }), rows = h("div"), place = card("Keys of hosts", "later", note, rows);
-  const find = finder("hosts by name", "part of a name", refresh);
-  place.firstChild.append(find);
-
-  async function refresh() {
-    const sought = find.value.trim();
-    const [about, found] = await Promise.all([maybe("signatures"), maybe(`host-keys?limit=${SHOWN_KEYS}&name=${name(sought)}`, { items: [], total: 0 })]);
-    place.hidden = !about || (!about.checking && !about.enrolled && !found.items.some((row) => row.since !== null || row.refused));
-    show(note, about, () => (about ? [aboutKeys(about)] : []));
-    show(rows, found, () => [keysTable(found.items), found.total > found.items.length ? h("p", { class: "muted" }, `and ${number(found.total - found.items.length)} more`) : null]);
-  }
-  return { card: place, refresh };
-}
-
-function aboutKeys(about) {
-  const used = Object.entries(about.unsigned).map(([what, count]) => `${what} ${number(count)}`).join(", ");
-  return [
-    about.checking ? `host_signatures = ${about.checking}: ${CHECKED[about.checking] ?? ""}. ` : "Nobody looks at signatures of hosts (host_signatures is off). ",
-    `${number(about.enrolled)} of ${number(about.hosts)} hosts have a key. `, used ? `Used without a good signature: ${used}. ` : "",
-    about.verified ? "" : "This console has no trust_file, so it has not checked who signed these keys. ", "Keys are enrolled and revoked where the controller's private key is: trimtab keys.",
-  ].join("");
-}
-
-const keyState = (row) => (row.refused ? h("span", { class: "badge bad" }, `its keys do not count: ${row.refused}`)
-  : row.doubted ? h("span", { class: "badge bad" }, `not signed by it: ${row.doubted}`)
-  : row.keys.length ? "" : h("span", { class: "badge warn" }, row.since === null ? "not enrolled" : "revoked"));
-
-const keysTable = (rows) => table("Keys of hosts", [
-  ["host", (row) => row.host], ["key", (row) => (row.keys.length ? h("span", { title: row.fingerprints.join("\n") }, row.keys.join(", ")) : UNKNOWN)],
-  ["since", (row) => (row.since === null ? UNKNOWN : when(row.since))], ["by", (row) => row.by ?? UNKNOWN], ["state", keyState, "wrap"],
-], rows, "There is no such host.");
 
 // Which hosts refused messages name: a name is no proof of who sent them.
 function refusedHosts({ worst, more }) {

@@ -9,7 +9,7 @@ from trimtab_controller.decider.values.decision import Decision, Forgotten, Inte
 from trimtab_controller.decider.values.plan_settings import PlanSettings
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.execution.state import Execution
-from trimtab_protocol.messages.intents import Drain, ForgetApp, ForgetWorker, Intent, drain_key
+from trimtab_protocol.messages.intents import Drain, ForgetApp, ForgetWorker, Intent
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.wording import counted, first_few
@@ -51,7 +51,7 @@ def to_forget(
         forgotten = Forgotten(what=what, answered=(wish.key,), detail=detail, app=wish.app)
     else:
         what, found = f"worker {wish.worker}", [row for row in running if row.worker == wish.worker]
-        keys = (wish.key, drain_key(wish.worker))
+        keys = (wish.key, Drain.key_of(wish.worker))
         detail = "it is no longer awaited, started or drained"
         forgotten = Forgotten(what=what, answered=keys, detail=detail, worker=wish.worker)
     if found:

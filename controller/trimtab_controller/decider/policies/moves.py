@@ -229,5 +229,5 @@ def in_vain(execution: Execution, revoked: frozenset[HostId]) -> PlanEnded | Non
         needed = {host for each in row.handovers if each.phase in UNRELEASED for host in each.hosts} & revoked
         if needed and row.stopped is None and not row.lost:
             why = f"the key of {first_few(sorted(needed))} is revoked, and nobody would hear of its hand-overs there"
-            return PlanEnded(app=row.app, lost=frozenset(), detail=f"ended early, since {why}")
+            return PlanEnded(app=row.app, reason=f"ended early, since {why}")
     return None

@@ -95,7 +95,7 @@ def _ended(orphans: Orphans, running: Round, view: AppView, orphaned: Orphaned) 
     ends = {end for each in running.handovers for end in (each.source, each.target, *chain(*each.previous))}
     detail = f"ended early, since {first_few(orphaned.owners)} is away and {len(orphaned.table)} key groups need"
     lost = frozenset(ends - orphans.here)
-    return PlanEnded(app=view.app, lost=lost, detail=f"{detail} a next owner", next_owners=NextOwners())
+    return PlanEnded(app=view.app, lost=lost, reason=f"{detail} a next owner", next_owners=NextOwners())
 
 
 def _targets(

@@ -197,7 +197,7 @@ class SizeRounds:
         change = SizeChange(at=now, before=verdict.workers, after=verdict.wanted, rate=verdict.rate or 0.0)
         return Resized(
             app=app,
-            start=verdict.start,
+            start={row.worker: row.host for row in verdict.start},
             drain=verdict.drain,
             keep=verdict.keep,
             short=verdict.short if hook else 0,

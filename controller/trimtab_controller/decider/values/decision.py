@@ -1,21 +1,32 @@
 """The decisions: values that say what to do about an app or a worker, why to do nothing, or that a plan is wanted.
 
+Each but `Skip` is the event that makes the execution carry it out, with what else is told of it.
+
 Also words for them: a line for operators in logs and status, and the names in metrics.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import assert_never
 
 from trimtab_controller.decider.values.reasons import Concern, NotReady, SkipReason
-from trimtab_controller.execution.events import Lacking
-from trimtab_controller.execution.state import SizeChange
+from trimtab_controller.execution.events import (
+    ForgetWanted,
+    IntentsAnswered,
+    Lacking,
+    PlacementWanted,
+    PlanDecided,
+    PlanProposed,
+    ProposalDropped,
+    ResizeWanted,
+    ScalingWanted,
+    StandbysWanted,
+    StopWanted,
+)
 from trimtab_controller.plan import Plan, PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.commands import CommandKind
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.wording import counted, first_few
 
 
@@ -110,30 +121,15 @@ class NextOwners:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """Carry out a plan.
+class Planned(PlanDecided):
+    """Carry out a plan.  `added` as in StandbysPlaced."""
 
-    `standbys` = new rows of key groups that it does not move, `lacking` and `added` as in StandbysPlaced.
-    `id` = that under which it waited for approval, if it did.  `keep_until`: what it moves stays there until then
-    (epoch seconds).  `answered` = keys of the intents that this ends.
-    """
-
-    plan: Plan
-    standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
     lacking: Lacking = field(default_factory=dict, compare=False)
     added: int = field(default=0, compare=False, repr=False)
-    id: str | None = None
-    keep_until: float | None = None
-    answered: tuple[str, ...] = ()
     next_owners: NextOwners | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposed:
-    """Let a plan wait for an operator's approval until `expires_at` (epoch seconds)."""
-
-    plan: Plan
-    expires_at: float
+Proposed = PlanProposed
 
 
 class ProposalOutcome(StrEnum):
@@ -145,59 +141,37 @@ class ProposalOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProposalEnded:
-    """A plan does not wait for approval any longer.
+class ProposalEnded(ProposalDropped):
+    """A plan does not wait for approval any longer."""
 
-    `rejected_until`: nothing else is proposed for the app until then (epoch seconds).  `answered` = keys of the intents
-    that this ends.
-    """
-
-    app: AppId
-    plan: str
     outcome: ProposalOutcome
-    detail: str
-    rejected_until: float | None = None
-    answered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntentRefused:
-    """What an operator asked for is not done, for the reason in `detail`.
-
-    `what` = move, undo, approve, reject or forget.  `answered` = keys of the intents that this ends.
-    """
+class IntentRefused(IntentsAnswered):
+    """What an operator asked for (`what` = move, undo, approve, reject or forget) is not done, as `detail` says."""
 
     what: str
     detail: str
-    answered: tuple[str, ...]
     app: AppId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
-    """Change the placement to what the reports show.
+class Adopted(PlacementWanted):
+    """Change the placement to what the reports show.  `added` as in StandbysPlaced."""
 
-    `standbys` = rows with changed standbys, `lacking` and `added` as in StandbysPlaced.
-    """
-
-    app: AppId
-    owners: Mapping[KeyGroup, WorkerId]
     detail: str
-    standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
     lacking: Lacking = field(default_factory=dict, compare=False)
     added: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandbysPlaced:
-    """Change the standbys of these key groups; their owners stay.
+class StandbysPlaced(StandbysWanted):
+    """Change the standbys of these key groups.
 
-    `lacking` = bytes that the new standbys restore, by key group and host.  `added` = how many were chosen, those of
-    key groups that move at the same time included.
+    `added` = how many were chosen, those of key groups that move at the same time included.
     """
 
-    app: AppId
-    rows: Mapping[KeyGroup, Owners]
     detail: str
     lacking: Lacking = field(default_factory=dict, compare=False)
     added: int = field(default=0, compare=False, repr=False)
@@ -205,74 +179,54 @@ class StandbysPlaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanEnded:
-    """End the plan in flight of an app early, for the sake of restores; `lost` = workers that are lost."""
+class PlanEnded(StopWanted):
+    """End the plan in flight of an app early, for the sake of restores."""
 
     app: AppId
-    lost: frozenset[WorkerId]
-    detail: str
     next_owners: NextOwners | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def detail(self) -> str:
+        """Why."""
+        return self.reason
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaled:
-    """Stop or start a worker.  `app`: whose size this changes; None: an operator wants it.
+class Scaled(ScalingWanted):
+    """Stop or start a worker."""
 
-    `owning`: it is stopped although it may own key groups.
-    """
-
-    kind: CommandKind
-    worker: WorkerId
-    host: HostId
     detail: str
-    app: AppId | None = None
-    owning: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forgotten:
-    """Forget an app or a worker, as an operator wants.  `answered`: the keys of the intents that this ends."""
+class Forgotten(ForgetWanted):
+    """Forget an app or a worker, as an operator wants."""
 
     what: str
-    answered: tuple[str, ...]
     detail: str
-    app: AppId | None = None
-    worker: WorkerId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resized:
-    """Change the number of workers of an app: `start` these, `drain` those, `keep` those that were to leave.
+class Resized(ResizeWanted):
+    """Change the number of workers of an app; `short` = how many more the hook is to add."""
 
-    `short` = how many more the hook is to add.  `change` None: this only corrects what was begun, or, without an app,
-    answers an operator: `answered` = keys of the intents that this ends.
-    """
-
-    app: AppId | None
     detail: str
-    start: tuple[PoolWorker, ...] = ()
-    drain: tuple[WorkerId, ...] = ()
-    keep: tuple[WorkerId, ...] = ()
     short: int = 0
-    change: SizeChange | None = None
-    answered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restarted:
-    """A rolling restart has ended.  `answered` = keys of the intents that this ends."""
+class Restarted(IntentsAnswered):
+    """A rolling restart has ended."""
 
     app: AppId
     detail: str
-    answered: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceEnded:
-    """The time of a host's maintenance is over.  `answered` = keys of the intents that this ends."""
+class MaintenanceEnded(IntentsAnswered):
+    """The time of a host's maintenance is over."""
 
     detail: str
-    answered: tuple[str, ...]
     app: AppId | None = None
 
 
@@ -403,7 +357,7 @@ def names_of(decision: Decision) -> tuple[str, str]:
 
 def _changes(found: Resized) -> str:
     parts = {
-        "start": [f"{row.worker} on {row.host}" for row in found.start],
+        "start": [f"{worker} on {host}" for worker, host in found.start.items()],
         "drain and stop": found.drain,
         "keep": found.keep,
     }

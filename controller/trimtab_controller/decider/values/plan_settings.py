@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
-from functools import lru_cache
-from itertools import islice
 from types import MappingProxyType
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -27,18 +25,14 @@ MINUTE = timedelta(minutes=1)
 DURATION = re.compile(r"(.+?)\s+for\s+([1-9][0-9]{0,4})([mhd])")
 UNITS = {"m": MINUTE, "h": timedelta(hours=1), "d": timedelta(days=1)}
 LONGEST = timedelta(days=7)
-FORESEEN = timedelta(days=3)
-"""What holds for longer than this is not followed to its end, which for `* * * * *` would never come."""
-TRIED = 200
-"""Begins that are looked at: those of one hour may be skipped by a change of the clocks."""
+FORESEEN_S = 7 * 86_400.0
+"""How far ahead the end of what holds plans back is looked for: that of `* * * * *` never comes."""
 
 DAY_S = 86_400.0
 MAX_APPS = 10_000
 """Apps with a mode of their own."""
 MAX_EXPRESSIONS = 100
 """Expressions of `[plans] freeze`, and of `windows`."""
-TRIED_ENDS = 19
-"""Ends of freezes and begins of windows that are looked at for a time at which plans may begin."""
 
 
 class BadPeriod(ValueError):
@@ -89,76 +83,6 @@ class CronPeriod:
         begin = next(CronSim(cron, local - lasts), None)
         return begin is not None and begin <= local
 
-    def end(self, at: float) -> float | None:
-        """The first minute in which it does not hold any more (epoch seconds); None: not within FORESEEN.
-
-        It holds at `at`.
-        """
-        return _end(self, at - at % 60.0)
-
-    def next_begin(self, at: float) -> float | None:
-        """When it begins to hold next (epoch seconds); None: never."""
-        begins = (self._next_shown(at), self._next_repeated(at))
-        return min((each for each in begins if each is not None), default=None)
-
-    def _next_repeated(self, at: float) -> float | None:
-        """Of the begins that clocks have shown in this hour and are about to show again, the next one."""
-        from cronsim import CronSim
-
-        local, zone = self._local(at), zone_of(self.timezone)
-        first, second = (local.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
-        if second <= at:
-            return None
-        for begin in CronSim(self._parts()[0], local - timedelta(seconds=second - first)):
-            if begin > local:
-                return None
-            found = begin.replace(tzinfo=zone, fold=1).timestamp()
-            if found > at:
-                return found
-        return None
-
-    def _next_shown(self, at: float) -> float | None:
-        """The next begin of those that clocks have not shown yet."""
-        from cronsim import CronSim
-
-        cron, lasts = self._parts()
-        for begin in islice(CronSim(cron, self._local(at)), TRIED):
-            first, second = (begin.replace(tzinfo=zone_of(self.timezone), fold=fold).timestamp() for fold in (0, 1))
-            if (found := next((each for each in (first, second) if each > at), None)) is None:
-                continue
-            if self._local(found) == begin:
-                return found
-            if lasts > MINUTE and (late := self._after_skip(second, first)) is not None and late > at:
-                return late
-        return None
-
-    def _after_skip(self, before: float, after: float) -> float | None:
-        """The first minute in which it holds, of those around an hour that a change of the clocks skips."""
-        minutes = (before + 60.0 * number for number in range(round((after - before) / 60.0) + 1))
-        return next((each for each in minutes if self.covers(each)), None)
-
-
-@lru_cache(maxsize=100)
-def _end(period: CronPeriod, at: float) -> float | None:
-    """Remembered, because all apps in one window ask the same."""
-    from cronsim import CronSim
-
-    cron, lasts = period._parts()
-    local, zone = period._local(at), zone_of(period.timezone)
-    end = local
-    for begin in CronSim(cron, local - lasts):
-        if begin > end:
-            break
-        end = begin + lasts
-        if end - local > FORESEEN:
-            return None
-    found = max(end.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
-    if period._local(found) == end and found - at == (end - local).total_seconds():
-        return found
-    # The clocks change meanwhile: they skip the end, or show it and then show again a time in which it holds.
-    minutes = (at + 60.0 * number for number in range(round((found - at) / 60.0) + 1))
-    return next(each for each in minutes if not period.covers(each))
-
 
 def zone_of(name: str) -> tzinfo:
     """The time zone of this name.  Raises BadPeriod."""
@@ -187,33 +111,34 @@ class PlanTimes:
 
     def closed(self, now: float) -> str | None:
         """Why no plan for balance begins at this time (epoch seconds); None: it may."""
-        if (held := self._held(now)) is None:
+        if (why := self._held(now)) is None:
             return None
-        why, until = held
-        at = self._next_open(until)
-        if at is None:
+        if (at := _next_open(self, now)) is None:
             return f"{why}; no plan may begin in the next days"
         shown = datetime.fromtimestamp(at, zone_of(self.timezone))
         return f"{why}; plans may begin from {shown:%a %d %b %H:%M} ({self.timezone}) on, in {time_span(at - now)}"
 
-    def _next_open(self, at: float | None) -> float | None:
-        """The first time from `at` on, an end of what has held, at which nothing holds; None: not soon, or never."""
-        for _ in range(TRIED_ENDS):
-            if at is None or (held := self._held(at)) is None:
-                return at
-            at = held[1]
-        return None
-
-    def _held(self, at: float) -> tuple[str, float | None] | None:
-        """What holds plans back at a time, and until when that does (epoch seconds; None: long, or for ever)."""
+    def _held(self, at: float) -> str | None:
+        """What holds plans back at a time."""
         for each in self._periods(self.freeze):
             if each.covers(at):
-                return f"[plans] freeze holds: {each.expression} ({self.timezone})", each.end(at)
+                return f"[plans] freeze holds: {each.expression} ({self.timezone})"
         windows = self._periods(self.windows)
-        if not windows or any(each.covers(at) for each in windows):
-            return None
-        begins = [begin for each in windows if (begin := each.next_begin(at)) is not None]
-        return "it is outside [plans] windows", min(begins, default=None)
+        return "it is outside [plans] windows" if windows and not any(each.covers(at) for each in windows) else None
+
+
+_OPEN: dict[PlanTimes, tuple[float, float, float | None]] = {}
+"""What `_next_open` has found last: it holds for questions between the first two times."""
+
+
+def _next_open(times: PlanTimes, now: float) -> float | None:
+    """The first minute in which nothing holds (epoch seconds); None: not within FORESEEN_S."""
+    first, last, found = _OPEN.get(times, (0.0, 0.0, None))
+    if not first <= now < last:
+        minutes = (now - now % 60.0 + 60.0 * number for number in range(1, round(FORESEEN_S / 60.0)))
+        found = next((each for each in minutes if times._held(each) is None), None)
+        _OPEN[times] = now, found or now + DAY_S, found
+    return found
 
 
 def read_times(general: PlanTimes, fields: Fields) -> PlanTimes:

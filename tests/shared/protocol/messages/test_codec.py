@@ -143,11 +143,6 @@ def test_what_is_written_comes_back(message: Message) -> None:
     assert decoded(encoded(replace(message, note="here only")), Message) == message
 
 
-def test_null_is_absent_and_what_a_later_version_says_is_passed_over() -> None:
-    said = {**document(BARE), "told": None, "boxes": None, "shade": "striped", "else": {"deep": [1]}}
-    assert decoded(encode(said), Message) == BARE
-
-
 @pytest.mark.parametrize(
     ("change", "fault", "path"),
     [

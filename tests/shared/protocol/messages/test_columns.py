@@ -179,11 +179,6 @@ def test_a_table_of_key_groups_is_a_sequence_of_its_rows() -> None:
         table[3]
 
 
-def test_a_quantity_of_which_nothing_is_known_is_null_in_a_snapshot() -> None:
-    block = json.loads(encode_snapshot(SNAPSHOT))["key_groups"][0]
-    assert (block["cpu"], block["tuples_in_s"]) == ([0.5, None], None)
-
-
 def test_the_key_groups_of_all_blocks_are_limited_together() -> None:
     document = json.loads(encode_report(REPORT))
     names = {name: document["k"][0][name] for name in "wao"}
@@ -191,9 +186,3 @@ def test_the_key_groups_of_all_blocks_are_limited_together() -> None:
     with pytest.raises(BadMessage) as caught:
         decode_report(json.dumps(document).encode())
     assert (caught.value.fault, caught.value.path) == (Fault.OVERSIZED, "k[2].p")
-
-
-def test_rows_of_one_operator_stand_together_in_a_snapshot() -> None:
-    first, second, third = SNAPSHOT.key_groups
-    assert replace(SNAPSHOT, key_groups=(first, third, second)) == SNAPSHOT
-    assert replace(SNAPSHOT, key_groups=()).key_groups == ()

@@ -91,12 +91,6 @@ def test_not_a_number_is_none_also_where_it_does_not_come_as_json():
     assert caught.value.fault is Fault.RANGE
 
 
-def test_an_absent_member_is_unknown_and_not_zero():
-    fields = fields_in(b'{"a":0,"b":null}')
-    assert [fields.optional(name, fields.integer) for name in ("a", "b", "c")] == [0, None, None]
-    fields.done()
-
-
 def test_we_never_write_what_others_must_refuse():
     with pytest.raises(ValueError, match="Out of range"):
         encode({"v": float("nan")})

@@ -18,11 +18,9 @@ from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import (
     MAX_PART_SIZE,
     PlacementPart,
-    app_in,
     decode_record,
     encode_record,
     head_of,
-    is_part,
     records_of,
 )
 
@@ -99,16 +97,6 @@ def test_what_a_placement_no_longer_has_is_deleted() -> None:
         b"shop/counts/1",
     ]
     assert records_of(whole, before)[-1][0] == b"shop"
-
-
-def test_a_placement_of_which_nothing_is_known_is_published_whole() -> None:
-    for before in (None, placement(1, part_size=None), placement(1, part_size=5)):
-        found = [key for key, value in records_of(placement(2), before) if value is not None]
-        assert found == [b"shop/sums/%d" % part for part in range(4)] + [b"shop/counts/0", b"shop/counts/1", b"shop"]
-
-
-def test_equal_rows_are_not_published_again() -> None:
-    assert [key for key, _ in records_of(placement(2), placement(1))] == [b"shop"]
 
 
 def test_readers_that_know_only_one_record_refuse_a_head() -> None:
@@ -217,11 +205,6 @@ class Raw:
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.encoded = json.dumps(document).encode()
-
-
-def test_keys() -> None:
-    assert [app_in(key) for key in (b"shop", b"shop/sums/1", None, b"\xff")] == ["shop", "shop", "", "\ufffd"]
-    assert [is_part(key) for key in (b"shop", b"shop/sums/1", None)] == [False, True, False]
 
 
 @given(

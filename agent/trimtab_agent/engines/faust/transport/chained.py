@@ -11,13 +11,15 @@ on their way to it.
 
 Where `take` gathers, a record that cannot be decoded, or a processor that fails (`stream.filter`), ends the stream and
 with it the agent, without an exception or a word: it takes no event any more.  Here it fails with that error.
+
+Where two actors of an agent (`concurrency`) fail at once, as when a service is down, Faust ends the worker.  Here they
+start again.
 """
 
 import asyncio
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 from faust.exceptions import DecodeError
@@ -42,11 +44,20 @@ def in_batch(stream: Any, *, by_hand: bool = True) -> list[Any] | None:
 
     `by_hand` = also of `noack_take`, which keeps no events that it has given to its agent.
     """
-    for processor in stream._processors:
-        if getattr(processor, "__name__", "") == "add_to_buffer" and (by_hand or "noack" not in processor.__qualname__):
-            known = dict(zip(processor.__code__.co_freevars, processor.__closure__ or (), strict=True))
-            return list(known["event_add"].cell_contents.__self__) if "event_add" in known else []
+    for processor in _gathering(stream):
+        if by_hand or "noack" not in processor.__qualname__:
+            known = _variables(processor)
+            return list(known["event_add"].__self__) if "event_add" in known else []
     return None
+
+
+def _gathering(stream: Any) -> list[Any]:
+    return [each for each in stream._processors if getattr(each, "__name__", "") == "add_to_buffer"]
+
+
+def _variables(function: Any) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: cell.cell_contents for name, cell in cells}
 
 
 class Renewal:
@@ -64,7 +75,8 @@ class Renewal:
         """By the same: the tasks that send on or gather."""
         self._thrown: BaseException = RuntimeError("the agent's stream has ended by itself")
         """What has ended the gathering of a batch last."""
-        self._execute = agent._execute_actor
+        self._execute, self._supervise = agent._execute_actor, agent._new_supervisor
+        agent._new_supervisor = self._new_patient_supervisor
         agent.stream, agent._replace_actor = self._make_again, self._replace_failed
         agent._execute_actor = self._execute_to_its_end
 
@@ -102,15 +114,40 @@ class Renewal:
         enable, clone = stream._enable_passive, stream.clone
 
         def enable_passive(channel: Any, **options: Any) -> None:
-            gathers = channel.queue is stream.channel.queue
-            enable(SimpleNamespace(throw=self._ended_by) if gathers else channel, **options)
+            if channel.queue is stream.channel.queue and not stream._passive:
+                stream._passive = True
+                stream.add_future(self._gather(stream))
+            else:
+                enable(channel, **options)
 
         stream._enable_passive = enable_passive
         stream.clone = lambda **changed: self._gather_to_its_end(clone(**changed))
         return stream
 
-    async def _ended_by(self, error: BaseException) -> None:
-        self._thrown = error
+    async def _gather(self, stream: Any) -> None:
+        """Gather a batch, as Faust does; after an error end the stream once the agent has done the batch that it has.
+
+        Faust ends it at once, and acknowledges what the agent is working on.
+        """
+        stream._passive_started.set()
+        try:
+            await stream.maybe_start()  # else its iterator would stop it
+            async for _ in stream:
+                pass
+        except Exception as error:
+            self._thrown = error
+            for processor in _gathering(stream):
+                if (given := _variables(processor).get("buffer_consuming")) is not None:
+                    await asyncio.wait([given])
+            await stream.stop()
+        finally:
+            stream._passive = False
+
+    def _new_patient_supervisor(self) -> Any:
+        """One that waits before it starts too many actors again; Faust's ends the worker if it starts two in 10 ms."""
+        made = self._supervise()
+        made._bucket.raises = None
+        return made
 
     async def _execute_to_its_end(self, function: Any, actor: Any) -> None:
         async def fail_with_its_stream() -> None:

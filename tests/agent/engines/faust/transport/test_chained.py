@@ -1,6 +1,7 @@
 """An agent that has failed behind `group_by` or `through` goes on there: real agents and streams of Faust."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from faust.streams import current_event
 from faust.types import TP
 from faust.types.tuples import Message
 
-from trimtab_agent.engines.faust.transport.chained import Renewal
+from trimtab_agent.engines.faust.transport.chained import Renewal, in_batch
 
 FAILS = 2
 LIMIT_S = 20.0
@@ -136,6 +137,7 @@ async def batch_alone_fails(play: Play, stream: Any) -> None:
 
 
 async def filter_fails_before_a_batch(play: Play, stream: Any) -> None:
+    stream.add_processor(functools.partial(int))
     async for values in stream.filter(play.check).take(10, within=0.05):
         play.got += [(value, "in") for value in values]
 
@@ -258,5 +260,62 @@ def test_many_records_that_cannot_be_decoded_hold_up_the_others_for_a_short_time
         await play.deliver("in", 3)
         await play.until(1)
         assert play.got == [(3, "in")]
+
+    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+
+
+def test_a_record_that_cannot_be_decoded_does_not_end_the_batch_that_an_agent_works_on(play: Play) -> None:
+    """Stock Faust acknowledges its events at once."""
+    has, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(stream: Any) -> None:
+        async for values in stream.take(10, within=0.05):
+            has.set()
+            await goes_on.wait()
+            play.got += [(value, "in") for value in values]
+
+    async def run() -> None:
+        play.app.flow_control.resume()
+        agent = play.app.agent(play.inputs)(slow)
+        renew(agent, play)
+        await agent.start()
+        await asyncio.sleep(0.1)
+        await play.deliver("in", 1)
+        await has.wait()
+        [stream] = [actor.stream for actor in agent._actors]
+        await play.channels("in")[0].throw(ValueDecodeError("not decoded"))
+        await asyncio.sleep(0.2)
+        assert [event.value for event in in_batch(stream) or ()] == [1], "not acknowledged"
+        goes_on.set()
+        await play.deliver("in", 3)
+        await play.until(2)
+        assert play.got == [(1, "in"), (3, "in")]
+
+    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+
+
+def test_actors_that_fail_at_once_all_start_again(play: Play) -> None:
+    """As when a service is down.  Stock Faust ends the worker."""
+    down = asyncio.Event()
+
+    async def asks(stream: Any) -> None:
+        async for value in stream:
+            if value < 0:
+                await down.wait()
+                raise ConnectionError
+            play.got.append((value, "in"))
+            await asyncio.Event().wait()
+
+    async def run() -> None:
+        play.app.flow_control.resume()
+        agent = play.app.agent(play.inputs, concurrency=5)(asks)
+        renew(agent, play)
+        await agent.start()
+        for value in (*[-1] * 5, *range(5)):
+            await play.deliver("in", value)
+        await asyncio.sleep(0.5)
+        down.set()
+        await play.until(5)
+        assert not agent.supervisor.crashed
 
     asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))

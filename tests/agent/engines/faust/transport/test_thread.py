@@ -236,3 +236,20 @@ async def test_a_worker_waits_for_its_group_and_joins_again(
     alone()._join_again(coordinator)
     await coordinator._push_error_to_user(error)
     assert told == (["joins again"] if waits else ["gave up"])
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_who_leaves_its_group_sends_nothing_more_whether_the_group_answers_or_not(
+    running: SteeredThread, *, answers: bool
+) -> None:
+    told: list[bool] = []
+
+    async def tell() -> None:
+        told.append(running.fence.closed_now())
+        if not answers:
+            await asyncio.sleep(60.0)
+
+    running.transport = SimpleNamespace(fence=Fence(10.0))  # type: ignore[assignment]
+    running._consumer = SimpleNamespace(_coordinator=SimpleNamespace(_maybe_leave_group=tell))
+    asyncio.run(running.leave(20.0 if answers else 0.1))
+    assert (told, running.fence.over) == ([True], True), "closed before the others hear of it"
