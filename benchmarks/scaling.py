@@ -47,6 +47,9 @@ class Job:
     random: random.Random
     noise: float
     blocked: bool
+    workers: int = WORKERS
+    pool: int = POOL
+    window_s: float = WINDOW_S
     running: dict[WorkerId, float] = field(default_factory=dict)  # and since when
     owner: dict[KeyGroup, WorkerId] = field(default_factory=dict)
     share: dict[KeyGroup, float] = field(default_factory=dict)
@@ -54,11 +57,11 @@ class Job:
     saturated: int = 0
 
     def __post_init__(self) -> None:
-        self.running = {WorkerId(f"w{place:02}"): 0.0 for place in range(WORKERS)}
+        self.running = {WorkerId(f"w{place:02}"): 0.0 for place in range(self.workers)}
         workers = list(self.running)
         for place in range(WORKERS * PER_WORKER):
             key_group = KeyGroup(APP, OPERATOR, place)
-            self.owner[key_group] = workers[place % WORKERS]
+            self.owner[key_group] = workers[place % self.workers]
             self.share[key_group] = self.random.lognormvariate(0.0, 0.5)
             self.backlog[key_group] = 0.0
         total = sum(self.share.values())
@@ -76,6 +79,10 @@ class Job:
 
     def window(self, start_s: float) -> Snapshot:
         """One window passes; what the hosts report of it."""
+        return self._snapshot(start_s, *self.work(start_s))
+
+    def work(self, start_s: float) -> tuple[dict[KeyGroup, float], dict[WorkerId, float]]:
+        """One window passes; the inputs that are done by key group, and the cores that are used by worker."""
         times = self.times(start_s)
         rate = times * WORKERS * (LEVEL - FIXED) / COST_S
         waits = self.blocked and times > 1.0
@@ -85,30 +92,30 @@ class Job:
             mine = [each for each, owner in self.owner.items() if owner == worker]
             todo = {
                 each: self.backlog[each]
-                + WINDOW_S * rate * self.share[each] * max(0.0, self.random.gauss(1.0, self.noise))
+                + self.window_s * rate * self.share[each] * max(0.0, self.random.gauss(1.0, self.noise))
                 for each in mine
             }
-            room = WINDOW_S * ((BLOCKED_SHARE if waits else 1.0) - FIXED) / COST_S
+            room = self.window_s * ((BLOCKED_SHARE if waits else 1.0) - FIXED) / COST_S
             fitting = min(1.0, room / max(1e-9, sum(todo.values())))
             self.saturated += fitting < 1.0 and not waits
             done.update({each: fitting * count for each, count in todo.items()})
             self.backlog.update({each: (1.0 - fitting) * count for each, count in todo.items()})
-            cpu[worker] = FIXED + COST_S * sum(done[each] for each in mine) / WINDOW_S
-        return self._snapshot(start_s, done, cpu)
+            cpu[worker] = FIXED + COST_S * sum(done[each] for each in mine) / self.window_s
+        return done, cpu
 
     def _snapshot(self, start_s: float, done: dict[KeyGroup, float], cpu: dict[WorkerId, float]) -> Snapshot:
-        every = [WorkerId(f"w{place:02}") for place in range(WORKERS + POOL)]
+        every = [WorkerId(f"w{place:02}") for place in range(self.workers + self.pool)]
         nodes = []
         for place, worker in enumerate(every):
             row = node_window(
                 worker,
                 host_of(worker),
                 APP,
-                WINDOW_S,
+                self.window_s,
                 cpu=cpu.get(worker),
                 operators={OPERATOR: len(self.owner)},
                 standbys=0,
-                declared=APP if place >= WORKERS else None,
+                declared=APP if place >= self.workers else None,
             )
             if worker not in cpu:
                 absence = Absence.STARTING if worker in self.running else Absence.STOPPED
@@ -124,16 +131,16 @@ class Job:
         return snapshot_of(
             CLUSTER,
             start_s,
-            WINDOW_S,
-            hosts=(host_window(host_of(worker), WINDOW_S, cores=2.0) for worker in every),
+            self.window_s,
+            hosts=(host_window(host_of(worker), self.window_s, cores=2.0) for worker in every),
             nodes=nodes,
             key_groups=(
                 KeyGroupWindow(
                     key_group=each,
                     worker=owner,
-                    covered_s=WINDOW_S,
-                    cpu=COST_S * done[each] / WINDOW_S,
-                    tuples_in_s=done[each] / WINDOW_S,
+                    covered_s=self.window_s,
+                    cpu=COST_S * done[each] / self.window_s,
+                    tuples_in_s=done[each] / self.window_s,
                     state_bytes=1_000_000,
                     backlog=round(self.backlog[each]),
                 )
@@ -149,7 +156,7 @@ class Controller(PlayedController):
         super().__init__(
             APP,
             cluster=CLUSTER,
-            window_s=WINDOW_S,
+            window_s=job.window_s,
             answers=self._answered,
             needs=Requirements(),
             scaling=scaling,

@@ -23,9 +23,7 @@ PROGRAMS = (
         tests=("tests/deploy/test_promtool.py", "tests/deploy/test_dashboards.py"),
     ),
     Program(name="systemd-analyze", package="systemd", tests=("tests/deploy/test_units.py",)),
-    Program(name="prometheus", package="prometheus", tests=("tests/e2e/test_alerting.py",)),
     Program(name="chromium", package="chromium", tests=("tests/e2e/test_doctor.py",)),
-    Program(name="prometheus-alertmanager", package="prometheus-alertmanager", tests=("tests/e2e/test_alerting.py",)),
 )
 
 

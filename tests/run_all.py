@@ -2,9 +2,9 @@
 
 The end-to-end tests mostly wait, so four of them run at a time: three of those with Spark and workers, and one of those
 marked `light`.  The fast tests come before the first three: at a low priority beside all four they would wait for the
-CPU until their own limits pass.  The jars are fetched meanwhile.  Tests marked `alone` measure CPU or short times; no
-other test runs beside them.  The static checks get the CPU that all others leave.  Scenarios take minutes each;
-`make scenarios` runs them.
+CPU until their own limits pass.  The jars are fetched meanwhile.  Tests marked `alone` measure CPU or short times, or
+play a whole day; no other test runs beside them.  The static checks get the CPU that all others leave.  Scenarios take
+minutes each; `make scenarios` runs them.
 """
 
 import os

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from trimtab_protocol.messages.codec import Most, Name, NotSent, Text, Wire
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, KeyGroupName, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroupName, WorkerId
 from trimtab_protocol.messages.placement import MAX_MOVING
 
 
@@ -75,22 +75,11 @@ class MoveReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NextMove:
-    """One more move after a plan, and the load distance that it would lead to (pp)."""
-
-    key_group: KeyGroup
-    source: WorkerId
-    target: WorkerId
-    load_distance: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanWhy:
     """What a plan was made for.
 
     `reasons` and `loads` (percent of a core) have one entry per move; `before` and `after` = the predicted load of each
-    worker, in percent of its capacity, `mean_load` that of all that stay.  `next` None: no single further move that the
-    hosts' limits allow lowers the load distance.
+    worker, in percent of its capacity, `mean_load` that of all that stay.
     """
 
     reasons: tuple[MoveReason, ...]
@@ -98,7 +87,6 @@ class PlanWhy:
     before: Mapping[WorkerId, float]
     after: Mapping[WorkerId, float]
     mean_load: float
-    next: NextMove | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

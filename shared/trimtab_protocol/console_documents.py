@@ -500,9 +500,8 @@ class PlannedLoad:
 class PlanExplanation:
     """Why a plan was made as it was, by its events.
 
-    `moves` are the first of `moves_total`.  `next` = what one more move would do, in words; None: no single move
-    that the hosts allow would help, or it is not known.  `proposed_at`: of a plan that began after its approval, when
-    the load distance `planned` was predicted; all other loads are of the time when it began.
+    `moves` are the first of `moves_total`.  `proposed_at`: of a plan that began after its approval, when the load
+    distance `planned` was predicted; all other loads are of the time when it began.
     """
 
     plan: str
@@ -514,7 +513,6 @@ class PlanExplanation:
     moves: Sequence[PlannedMove]
     moves_total: int
     loads: Sequence[PlannedLoad]
-    next: str | None
     proposed_at: float | None = None
 
 

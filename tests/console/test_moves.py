@@ -36,7 +36,7 @@ def planned(at: int, source: str, target: str, load_pct: float | None = 5.0, out
 def told(moves: Sequence[PlannedMove], total: int | None = None) -> PlanExplanation:
     return PlanExplanation(
         plan="3.15", app=APP, text="", mean_load=None, planned=None, measured=None, moves=moves,
-        moves_total=total or len(moves), loads=(), next=None,
+        moves_total=total or len(moves), loads=(),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from trimtab_controller.execution.state import Execution
 from trimtab_controller.intents.plans import Looked
 from trimtab_controller.loop.preview import ClusterState, informed
 from trimtab_controller.loop.recovery import RecoveredState
-from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, EventNext, encode_event
+from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, encode_event
 from trimtab_protocol.messages.names import KeyGroup
 
 CONFIGURATION = decode(
@@ -42,8 +42,7 @@ def events(fleet: Fleet) -> list[Event]:
         (900.0, EventKind.PLAN, "begun", "orders: 2 moves (1 to standbys), load distance 8.6 -> 0.9 (bound 0.8), "
          "because load distance 8.6 above 5.0",
          {"reason": "load_distance", "app": APP, "plan": PLAN, "before": 8.6, "planned": 0.9, "lower_bound": 0.8,
-          "mean_load": 73.0, "moves": (first, second), "moves_total": 2, "loads": loads,
-          "next": EventNext(key_group=other, source=w[1], target=w[0], load_distance=0.85)}),
+          "mean_load": 73.0, "moves": (first, second), "moves_total": 2, "loads": loads}),
         (890.0, EventKind.MOVE, "failed", f"{other} from {w[3]} to {w[1]} failed: prepare timed out",
          {"app": APP, "plan": PLAN, "worker": w[1]}),
         (884.0, EventKind.PLAN, "ended", "plan 3.14 ended after 16.0 s: 1 key group moved, 1 failed",

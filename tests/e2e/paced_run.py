@@ -1,7 +1,6 @@
 """A job that burns CPU, on a sandbox: how it is started, its load, what the controller says of it, and its counts."""
 
 import json
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -16,11 +15,12 @@ import pytest
 from flights.readback import read_topic
 from flights.watch import StatusWatch
 from tests.e2e.confirmed import Confirmed, ConfirmedProducer
+from tests.e2e.in_process import trimtab
 from tests.paths import ROOT
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import SandboxCluster, program
+from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
 
 PARTITIONS = 12
@@ -76,8 +76,9 @@ class Run:
         return self.watch.last
 
     def trimtab(self, *arguments: str) -> str:
-        command = program("trimtab_controller.cli", *arguments, "--config", str(self.cluster.controller_toml))
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        code, said, errors = trimtab(*arguments, "--config", str(self.cluster.controller_toml))
+        assert code == 0, errors
+        return said
 
     def until(self, condition: Callable[[Status], object], what: str, limit_s: float = LIMIT_S) -> Status:
         deadline = time.monotonic() + limit_s

@@ -7,7 +7,6 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource
 
 from trimtab_controller.jars.fetching import cache_folder, jars_of
 from trimtab_sandbox.broker import BOOTSTRAP, Broker, BrokerError, Topic, broker_archive, free_ports
@@ -51,27 +50,11 @@ def test_data_survive_kill_and_stop_on_the_same_port(private_broker: Callable[[]
     assert broker.process.exit_code == 143  # a Java process ended in order by SIGTERM
 
 
-def test_topics_are_there_with_their_settings(broker: Broker, unique: str) -> None:
-    broker.create_topics([Topic(name=unique, partitions=8, settings={"cleanup.policy": "compact"})])
-
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    resource = ConfigResource("topic", unique)
-    assert len(admin.list_topics(unique, timeout=30).topics[unique].partitions) == 8
-    assert admin.describe_configs([resource])[resource].result(5)["cleanup.policy"].value == "compact"
-
-
 def test_a_topic_that_exists_is_refused(broker: Broker, unique: str) -> None:
     broker.create_topics([Topic(name=unique, partitions=1)])
 
     with pytest.raises(BrokerError, match=f"{unique} was not created.*already exists"):
         broker.create_topics([Topic(name=unique, partitions=1)])
-
-
-def test_a_misspelt_topic_is_not_created(broker: Broker, unique: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address})
-
-    assert admin.list_topics(unique, timeout=30).topics[unique].error is not None
-    assert unique not in admin.list_topics(timeout=30).topics
 
 
 def test_a_start_goes_to_other_ports_when_its_own_are_taken_meanwhile(

@@ -198,12 +198,6 @@ def test_a_changelog_larger_than_the_budget_comes_in_several_files(
     assert len(seen) > 2 * PARTITIONS
 
 
-def test_it_ends_when_nobody_wants_it(broker: Broker, filled: Filled) -> None:
-    logs, table = filled
-    assert restore(broker, table, {tp: len(log) for tp, log in logs.items()}, wanted=list) == []
-    assert children() == []
-
-
 def test_without_a_broker_it_says_so_and_leaves_the_rest_to_others(
     filled: Filled, caplog: pytest.LogCaptureFixture
 ) -> None:

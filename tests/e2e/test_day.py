@@ -25,7 +25,7 @@ from trimtab_client import Client, ProblemError
 from trimtab_protocol.messages.status import ProposalStatus, Status
 from trimtab_sandbox.configuration import CONTROLLER
 
-pytestmark = [pytest.mark.scenario, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(3600)]
 
 MORNING = {"w0", "w1", "w2", "w3"}
 PICTURE = ROOT / "out" / "day.png"

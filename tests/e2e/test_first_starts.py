@@ -33,13 +33,10 @@ WITHOUT_TOPICS = {CONSOLE: "no topic", WORKER: "missing topics"}
 """And while there is a broker without topics of Trimtab's.  An agent says so only if it has met no trouble before."""
 ORDERS = (
     (BROKER, CONTROLLER, AGENT, WORKER, CONSOLE),
-    (BROKER, WORKER, AGENT, CONSOLE, CONTROLLER),
     (AGENT, WORKER, BROKER, CONSOLE, CONTROLLER),
     (WORKER, AGENT, BROKER, CONTROLLER, CONSOLE),
     (CONSOLE, CONTROLLER, WORKER, AGENT, BROKER),
     (CONTROLLER, BROKER, CONSOLE, AGENT, WORKER),
-    (CONSOLE, WORKER, BROKER, AGENT, CONTROLLER),
-    (AGENT, CONSOLE, CONTROLLER, BROKER, WORKER),
 )
 
 

@@ -29,8 +29,6 @@ KEY_GROUPS = 8
 WORKERS = ("w0", "w1")
 FLIGHTS = 2000
 INTERVAL_S = 0.5
-BUSY_CORES, BUSY_INTERVALS = 0.3, 12
-SLOW_FLIGHTS, SLOW_RATE = 800, 100.0
 MANY = 6_000
 """Flights; more than the 4,096 events that a stream's queue holds."""
 LIMIT_S = 90.0
@@ -108,13 +106,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 
 def start_worker(
-    processes: Processes,
-    broker: Broker,
-    listener: Listener,
-    name: str,
-    folder: Path,
-    module: str = "flights.app",
-    **more: str,
+    processes: Processes, broker: Broker, listener: Listener, name: str, folder: Path, **more: str
 ) -> Child:
     folder.mkdir()
     environment = {
@@ -128,7 +120,7 @@ def start_worker(
         "TRIMTAB_WORKER": name,
         "TRIMTAB_SOCKET": str(listener.path),
     }
-    return processes.start(name, [sys.executable, "-m", module, "worker"], environment=environment)
+    return processes.start(name, [sys.executable, "-m", "flights.app", "worker"], environment=environment)
 
 
 def key_group(operator: str, partition: int) -> KeyGroup:
@@ -260,52 +252,6 @@ def check_cpu(statistics: list[Statistics]) -> None:
     process_s = sum(one.cpu_s or 0.0 for one in statistics)
     assert sum(cpu_s > 0 for cpu_s in spent.values()) == 2 * KEY_GROUPS
     assert 0.1 * process_s < sum(spent.values()) < process_s
-
-
-def received(statistics: Statistics) -> int:
-    return sum(sample.tuples_in or 0 for sample in statistics.key_groups)
-
-
-def used_cores(statistics: Statistics) -> float:
-    assert statistics.cpu_s is not None
-    return statistics.cpu_s / statistics.interval_s
-
-
-def test_a_worker_that_was_busy_without_messages_measures_its_key_groups_truly_afterwards(
-    own_broker: Broker, processes: Processes, listener: Listener, tmp_path: Path
-) -> None:
-    """It once took such a time for what idling costs, and then reported key groups that worked as zero."""
-    burning = tmp_path / "burn"
-    worker = start_worker(
-        processes, own_broker, listener, "w0", tmp_path / "w0", "tests.e2e.burning_flights", BURN=str(burning)
-    )
-    until(lambda: listener.statistics != {} and all_owned(listener.newest()), "all owned", processes.logs)
-
-    burning.touch()
-    busy_from = len(listener.all())
-    until(
-        lambda: sum(used_cores(one) > BUSY_CORES for one in listener.all()[busy_from:]) >= BUSY_INTERVALS,
-        "busy without messages",
-        processes.logs,
-    )
-    burning.unlink()
-    until(lambda: used_cores(listener.newest()[0]) < BUSY_CORES, "calm again", processes.logs)
-    calm_from = len(listener.all())
-    assert sum(map(received, listener.all())) == 0
-
-    flights = list(read_flights(limit=SLOW_FLIGHTS))
-    with FlightProducer(own_broker.address, flights, key_groups=KEY_GROUPS, rate=SLOW_RATE) as producer:
-        until(lambda: len(read_totals(own_broker.address)) >= SLOW_FLIGHTS, "all flights counted", processes.logs)
-        producer.stop()
-    assert worker.stop() == 0
-
-    working = [one for one in listener.all()[calm_from:] if received(one) >= SLOW_RATE * one.interval_s / 2]
-    assert len(working) >= 5
-    for one in working:
-        assert one.unknown is None
-        assert sum(sample.cpu_s or 0.0 for sample in one.key_groups) > 0.05 * (one.cpu_s or 0.0)
-        assert all(sample.cpu_s for sample in one.key_groups if sample.tuples_in)
-    check_cpu(working)
 
 
 def test_a_backlog_counts_what_does_not_fit_into_the_queues_to_the_last_event(

@@ -3,17 +3,36 @@
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.e2e.kept_run import exactly_counted, kept_run, started_by
-from tests.e2e.paced_run import PARTITIONS, Jobs, Run, counted, longest_pause
+from tests.e2e.paced_run import PARTITIONS, Jobs, Run, backlog, counted, longest_pause, paced_run
 from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import RestartStatus, Status
 from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.cluster import SandboxCluster
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(900)]
 
 OPERATORS_DIFFER = "its workers declare different operators"
+
+
+def all_own(status: Status) -> bool:
+    """Whether all workers run with key groups, and can be started by their agents."""
+    rows = [row for row in status.nodes if row.state is WorkerState.RUNNING and row.startable]
+    return len(rows) == 3 and all(row.key_groups for row in rows)
+
+
+def started_by(cluster: SandboxCluster, agent: str) -> set[str]:
+    """The workers among the processes that this agent has started."""
+    found = set()
+    for each in psutil.Process(cluster.pids[agent]).children(recursive=True):
+        try:
+            found.add(each.environ().get("TRIMTAB_WORKER", ""))
+        except (psutil.Error, OSError):
+            continue
+    return found - {""}
 
 
 def restart_of(status: Status) -> RestartStatus | None:
@@ -31,7 +50,15 @@ def test_a_version_with_one_more_topic_and_table_is_on_all_hosts_and_nothing_is_
 ) -> None:
     """`within`: in the same operator, so that its number of key groups stays; `apart`: in one of its own."""
     grown = tmp_path / "grown"
-    with kept_run(tmp_path, "grown", GROWN=str(grown), STANDBYS="1") as run:
+    with paced_run(
+        tmp_path,
+        "grown",
+        rate=4.0,
+        app_id="paced",
+        environment={"BURN_S": "0.002", "GROWN": str(grown), "STANDBYS": "1"},
+        controller={"balance": {"min_interval_s": 5.0}},
+    ) as run:
+        run.until(all_own, "all workers own key groups", limit_s=270.0)
         run.cluster.broker.create_topics([Topic(name="refunds", partitions=PARTITIONS)])
         refunds = Jobs(run.cluster.broker.address, 2.0, topic="refunds")
         began = time.time()
@@ -56,17 +83,21 @@ def test_a_version_with_one_more_topic_and_table_is_on_all_hosts_and_nothing_is_
         stops = [line for line in run.trimtab("events", "--since", "1h").splitlines() if "without a drain" in line]
         assert len(stops) >= 2, stops
         refunds.close()
-        exactly_counted(run)
-        check_refunds(run, refunds)
+        run.jobs.close()
+        run.until(lambda status: backlog(status) == 0, "no backlog")
+        run.windows(2)
+        exactly_counted(run, run.jobs, "paced-counts-changelog")
+        exactly_counted(run, refunds, "paced-refunded-changelog")
         pause = longest_pause(run.cluster.broker.address, began, ended)
         print(
             f"{version}: first host after {first - began:.0f} s, all after {ended - began:.0f} s, pause {pause:.1f} s"
         )
 
 
-def check_refunds(run: Run, refunds: Jobs) -> None:
-    found = counted(run.cluster.broker.address, "paced-refunded-changelog")
-    wrong = {key: (count, found.get(key)) for key, count in refunds.sent.items() if found.get(key) != count}
-    print(f"{sum(refunds.sent.values())} refunds; key: (sent, counted) {wrong}")
+def exactly_counted(run: Run, jobs: Jobs, changelog: str) -> None:
+    """Every job was counted, and none twice."""
+    found = counted(run.cluster.broker.address, changelog)
+    wrong = {key: (count, found.get(key)) for key, count in jobs.sent.items() if found.get(key) != count}
+    print(f"{sum(jobs.sent.values())} jobs; key: (sent, counted) {wrong}")
     assert wrong == {}
-    assert refunds.sent
+    assert jobs.sent

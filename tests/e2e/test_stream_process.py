@@ -1,7 +1,6 @@
 """The stream's process without a broker: it says what it waits for, and ends when it should."""
 
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -61,11 +60,3 @@ def test_it_ends_with_the_process_that_started_it(processes: Processes, command:
     parent.kill()
     stream.wait(60)
     assert not stream.is_running()
-
-
-def test_a_bad_configuration_is_one_line_and_exit_code_2(command: list[str]) -> None:
-    file = Path(command[-1])
-    file.write_text(file.read_text() + "window = 5\n")
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert ended.returncode == 2
-    assert ended.stderr == f"{file}: stream.window: found a whole number, expected no such field\n"

@@ -142,8 +142,6 @@ def show_plan(found: PlanExplanation, out: Console) -> None:
     then = "" if found.proposed_at is None else f" when it was proposed ({local_time(found.proposed_at)})"
     told = f"  load distance {_pp(found.planned)} predicted{then}, {_pp(found.measured)} measured{mean}"
     out.print(told, soft_wrap=True)
-    if found.next is not None:
-        out.print(f"  {found.next}", soft_wrap=True)
     if found.moves:
         out.print()
         out.print(_moves(found.moves[:SHOWN_MOVES]))

@@ -208,6 +208,11 @@ class Improving:
         self._cap = np.inf
         self._least = NEGLIGIBLE
 
+    @property
+    def left(self) -> int:
+        """Steps that it may still take."""
+        return self._left
+
     def run(self, slack: float) -> None:
         """Lower the worst value of all, then the highest load of each domain that is above its bound by `slack`.
 

@@ -1,9 +1,18 @@
-"""Chooses standbys: keep, fill the gaps, improve.
+"""Chooses standbys: keep, fill the gaps, improve; where that stays above the bound, align peaks and improve again.
 
 Present standbys stay where they may.  Gaps are filled domain by domain, rank by rank, largest load first.  A first
 standby goes to a survivor that stays below the domain's bound after the loss; of those it takes the one that follows
 least, so that following is spread.  If no survivor stays below, it takes the one with the least resulting load.  A
 further standby inherits nothing and goes where the load is least.
+
+Aligning places first standbys again so that peaks fall together.  What following costs is spent all the time, but a key
+group is inherited only after the loss of its owner.  So a worker that has to keep room for one large key group can
+inherit as much after every other loss, for nothing but following it. The *peak* of a worker is the most that it
+inherits after any one loss.  A pass aims at a level: largest first, each key group goes to the worker whose peak rises
+least, of those that stay at or below the level; among equals to the one with the least load.  Where none stays below,
+it goes where the load is least.
+
+Passes halve the interval of levels first.  Further ones aim a little below the best value, with the order disturbed.
 """
 
 from dataclasses import dataclass, replace
@@ -12,12 +21,14 @@ import numpy as np
 
 from trimtab_models.solving import Never, StopRule
 from trimtab_models.standbys.bound import (
+    AIM,
     domain_bounds,
     following_bound,
     orphans_by_domain,
+    peaks_bound,
     water_level,
 )
-from trimtab_models.standbys.improve import Improving, LossLedger
+from trimtab_models.standbys.improve import NEGLIGIBLE, Improving, LossLedger
 from trimtab_models.standbys.problem import (
     UNPLACED,
     Bools,
@@ -36,6 +47,19 @@ WAVE = 8
 """One in so many candidates takes a key group at a time."""
 SPREADING = 0.02
 """Load, as a share of the mean, that following an average share of all state counts beside its cost."""
+PLACINGS = 6_000
+"""Most key groups that are placed, in all passes together: less than 0.1 s of CPU."""
+PASSES = 30
+"""Most passes."""
+HALVINGS = 8
+DISTURBED = 0.15
+"""Standard deviation of the logarithm of the sizes by which a disturbed pass orders."""
+BELOW = 0.1
+"""Percent of a worker: what such a pass is to gain."""
+PREFERRED = 1e3
+"""A rise of a peak weighs so much more than a higher load, and a load above the level weighs more than either."""
+BARRED = 1e9
+ROUNDING = 1e-9
 WORTHWHILE = 0.5
 """Least share of `tolerance` by which present standbys must lower the worst load after a loss to be replaced."""
 
@@ -173,6 +197,104 @@ def spreading_weights(problem: StandbyProblem) -> Floats:
     return 1.0 + problem.state_bytes / (mean or 1.0)
 
 
+def is_affordable(problem: StandbyProblem, movable: Bools) -> bool:
+    """Whether one pass at least is within PLACINGS."""
+    return max(int(movable.sum()), problem.domains * len(problem.capacity)) <= PLACINGS
+
+
+def aligned(
+    problem: StandbyProblem, assignment: Ints, movable: Bools, bounds: tuple[float, float], stop: StopRule
+) -> Ints | None:
+    """The assignment with other first standbys for the `movable` (K,) key groups, which have one.
+
+    `bounds` = a bound on the worst load after a loss, and a value that is reached.  None if there is nothing to move,
+    no pass can be afforded, or limits left a key group without a place.
+    """
+    moved = np.flatnonzero(movable & (assignment != UNPLACED).any(axis=1))
+    if not len(moved) or not is_affordable(problem, movable):
+        return None
+    most = min(PASSES, PLACINGS // len(moved))
+    passes = _Passes(problem, assignment, moved)
+    size = (problem.load - problem.follow)[moved]
+    order = np.argsort(-size, kind="stable")
+    low, high = bounds
+    best, heirs = np.inf, np.full(len(moved), UNPLACED)
+    random = np.random.default_rng(0)
+    for number in range(most):
+        if stop() or best <= bounds[0] + BELOW:
+            break
+        halving = number < HALVINGS
+        if not halving:
+            order = np.argsort(-size * np.exp(DISTURBED * random.standard_normal(len(moved))), kind="stable")
+        level = 0.5 * (low + high) if halving else best - BELOW
+        value, found = passes.place(order, level)
+        low, high = (low, level) if value <= level + ROUNDING else (level, high)
+        if value < best:
+            best, heirs = value, found
+    if (heirs == UNPLACED).any():
+        return None
+    result = assignment.copy()
+    result[moved, 0] = heirs
+    return result
+
+
+class _Passes:
+    """Passes over the key groups that are `moved`; all others stay as they are."""
+
+    def __init__(self, problem: StandbyProblem, assignment: Ints, moved: Ints) -> None:
+        rest = assignment.copy()
+        rest[moved, 0] = UNPLACED
+        self._problem = problem
+        self._moved = moved
+        self._loads = problem.loads(rest)
+        self._inherited = problem.load - problem.follow
+        self._of = problem.domain[problem.owner]
+        self._table: Floats = np.zeros((problem.domains, len(problem.capacity)))
+        placed = np.flatnonzero(rest[:, 0] != UNPLACED)
+        np.add.at(self._table, (self._of[placed], rest[placed, 0]), self._inherited[placed])
+        self._used = np.array([problem.followed(rest, usage) for usage in problem.usage]).reshape(problem.limit.shape)
+        self._barred = _barred(problem, rest, moved)
+
+    def place(self, order: Ints, level: float) -> tuple[float, Ints]:
+        """One pass; the worst value, infinite if a key group has no place, and the heirs."""
+        problem, table, used = self._problem, self._table.copy(), self._used.copy()
+        loads, peak, capacity = self._loads.copy(), table.max(axis=0), problem.capacity
+        room = level * capacity
+        heirs = np.full(len(self._moved), UNPLACED)
+        for place in order.tolist():
+            key_group = self._moved[place]
+            domain, follow = self._of[key_group], problem.follow[key_group]
+            peaks = np.maximum(peak, table[domain] + self._inherited[key_group])
+            over = (loads + follow + peaks - room) / capacity
+            cost = np.where(over <= ROUNDING, PREFERRED * (peaks - peak) + over, BARRED + over)
+            cost[self._barred[place]] = np.inf
+            if len(used):
+                full = used + problem.usage[:, key_group, None] > problem.limit
+                cost[full.any(axis=0)] = np.inf
+                used_here = problem.usage[:, key_group]
+            heir = int(cost.argmin())
+            if cost[heir] == np.inf:
+                return np.inf, heirs
+            heirs[place] = heir
+            table[domain, heir] += self._inherited[key_group]
+            peak[heir] = peaks[heir]
+            loads[heir] += follow
+            if len(used):
+                used[:, heir] += used_here
+        return float(((loads + peak) / capacity).max()), heirs
+
+
+def _barred(problem: StandbyProblem, rest: Ints, moved: Ints) -> Bools:
+    """(P, N) the workers that may not be the first standby of each key group that is moved."""
+    owner, each = problem.owner[moved], np.arange(len(moved))
+    near = problem.levels[problem.outside[moved]]
+    barred: Bools = (near == near[each, owner][:, None]) | problem.removing
+    places = problem.levels[problem.apart[owner]]
+    for others in rest[moved, 1:].T:
+        barred |= (others != UNPLACED)[:, None] & (places == places[each, others][:, None])
+    return barred
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StandbyResult:
     """Standbys, what each loss then leads to, and a bound on the worst of it.
@@ -194,10 +316,14 @@ class StandbyResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyParams:
-    """Most steps of the search, and how close to its bound a domain is left alone (percent of a worker)."""
+    """Most steps of the search, and how close to its bound a domain is left alone (percent of a worker).
+
+    `peaks`: whether to bound a result by Peaks as well, which takes longer.
+    """
 
     steps: int = 20_000
     precision: float = 0.1
+    peaks: bool = True
 
 
 DEFAULT_PARAMS = StandbyParams()
@@ -211,32 +337,64 @@ def solve(
     assignment = kept_standbys(problem)
     gaps = _gaps(problem, assignment)
     bounds = domain_bounds(problem)
+    proven: float | None = None
     if gaps.any():
         _fill(problem, assignment, gaps)
         # What is new is cut down to the budget afterwards.
-        _improve(replace(problem, budget=StandbyBudget()), assignment, bounds, stop, params)
+        assignment, proven = _improved(replace(problem, budget=StandbyBudget()), assignment, bounds, stop, params)
         _cut(problem, assignment)
     elif problem.present.size:
         _replace(problem, assignment, bounds, stop, params)
-    return rated(problem, assignment, bounds)
+    return rated(problem, assignment, bounds, proven, peaks=params.peaks)
 
 
-def rated(problem: StandbyProblem, assignment: Ints, bounds: Floats | None = None) -> StandbyResult:
-    """A given assignment with its value and bound."""
+def rated(
+    problem: StandbyProblem,
+    assignment: Ints,
+    bounds: Floats | None = None,
+    proven: float | None = None,
+    *,
+    peaks: bool = True,
+) -> StandbyResult:
+    """A given assignment with its value and bound; by Peaks as well, where the other bounds are below it by AIM.
+
+    `proven` = the bound by Following, if it is known.
+    """
     bounds = domain_bounds(problem) if bounds is None else bounds
     score = evaluate(problem, assignment)
-    proven = float(bounds.max(initial=0.0))
-    reached = score.worst if not score.missing else 2.0 * max(proven, score.worst)
-    if proven < reached:
-        proven = following_bound(problem, proven, reached)
+    reached = score.worst if not score.missing else 2.0 * max(float(bounds.max(initial=0.0)), score.worst)
+    proven = _fluid_bound(problem, bounds, reached) if proven is None else min(proven, reached)
+    if peaks and not score.missing and score.worst - proven > AIM:
+        proven = peaks_bound(problem, proven, reached)
     return StandbyResult(assignment=assignment, score=score, losses=losses(problem, assignment), lower_bound=proven)
 
 
-def _improve(problem: StandbyProblem, assignment: Ints, bounds: Floats, stop: StopRule, params: StandbyParams) -> None:
-    """Find better first standbys, of those that are not present."""
-    if assignment.size:
-        new = is_new(problem, assignment)[:, 0]
-        Improving(LossLedger(problem, assignment), bounds, new, stop, params.steps).run(params.precision)
+def _fluid_bound(problem: StandbyProblem, bounds: Floats, reached: float) -> float:
+    """The largest of the bounds of the domains, or the one by Following, between them and `reached`."""
+    proven = float(bounds.max(initial=0.0))
+    return following_bound(problem, proven, reached) if proven < reached else proven
+
+
+def _improved(
+    problem: StandbyProblem, assignment: Ints, bounds: Floats, stop: StopRule, params: StandbyParams
+) -> tuple[Ints, float | None]:
+    """The assignment with better first standbys, of those that are not present; the bound by Following, if needed."""
+    if not assignment.size:
+        return assignment, None
+    new = is_new(problem, assignment)[:, 0]
+    search = Improving(LossLedger(problem, assignment), bounds, new, stop, params.steps)
+    search.run(params.precision)
+    if not is_affordable(problem, new):
+        return assignment, None
+    score = evaluate(problem, assignment)
+    proven = _fluid_bound(problem, bounds, score.worst)
+    if score.worst - proven <= params.precision:
+        return assignment, proven
+    other = aligned(problem, assignment, new, (proven, score.worst), stop)
+    if other is None:
+        return assignment, proven
+    Improving(LossLedger(problem, other), bounds, new, stop, search.left).run(params.precision)
+    return (other if evaluate(problem, other).worst < score.worst - NEGLIGIBLE else assignment), proven
 
 
 def _gaps(problem: StandbyProblem, assignment: Ints) -> Bools:

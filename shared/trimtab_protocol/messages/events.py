@@ -88,16 +88,6 @@ class EventLoad:
     measured: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventNext:
-    """The best single move after a plan, and the `load_distance` that it would lead to; no hosts' limits forbid it."""
-
-    key_group: KeyGroupName
-    source: WorkerId
-    target: WorkerId
-    load_distance: float
-
-
 def _known_rule(found: Any) -> Rule | None:
     """The rule; None if it is one of a later version."""
     try:
@@ -114,8 +104,7 @@ class Event:
     controller whose doing it is; `text` = one line.
 
     Of plans: load distances `before`, as `planned`, `lower_bound`, `measured`; `mean_load` of the workers; `moves`
-    (`moves_total` of them); `loads` of the workers that it changes or that differ most; `next` None: no single move
-    would help, or it is not known.
+    (`moves_total` of them); `loads` of the workers that it changes or that differ most.
 
     Of an operator's rule that is added: the `rule`, as in controller.toml; `until` in epoch seconds.
     """
@@ -141,7 +130,6 @@ class Event:
     moves: Annotated[tuple[EventMove, ...], Most(MAX_MOVES)] = ()
     moves_total: int | None = None
     loads: Annotated[tuple[EventLoad, ...], Most(MAX_LOADS)] = ()
-    next: EventNext | None = None
     rule: Annotated[Rule | None, WrittenAs(Any, document, _known_rule)] = None
 
 

@@ -1,7 +1,6 @@
 """The journal on disk: what was written is read back, a torn end is cut, damage is told."""
 
 import os
-import zlib
 from pathlib import Path
 
 import pytest
@@ -129,27 +128,6 @@ def test_a_journal_of_which_nothing_is_left_is_damage(tmp_path: Path, left: byte
     recovered = Journal(path).recover()
 
     assert (recovered.entries, recovered.faults) == ((), ("there was a journal here, and nothing is left of it",))
-
-
-def test_what_is_left_when_the_agent_dies_at_its_very_first_start_is_no_damage(tmp_path: Path) -> None:
-    (tmp_path / "journal").touch()
-
-    assert Journal(tmp_path / "journal").recover().faults == ()
-
-
-def test_a_journal_of_an_earlier_version_is_called_so(tmp_path: Path) -> None:
-    body = b'{"v":1,"entry":"epoch","epoch":[1,5]}'
-    (tmp_path / "journal").write_bytes(b"%08x %b\n" % (zlib.crc32(body), body))
-
-    [fault] = Journal(tmp_path / "journal").recover().faults
-
-    assert fault == "line 1: v: found 1, expected 2"
-
-
-def test_what_was_written_is_read_back(tmp_path: Path) -> None:
-    recovered = Journal(filled(tmp_path / "journal", ENTRIES)).recover()
-
-    assert (list(recovered.entries), recovered.faults) == (ENTRIES, ())
 
 
 @pytest.mark.parametrize("cut", [1, 5, 60])

@@ -46,15 +46,6 @@ def test_a_prepare_goes_on_until_the_target_took_or_abandoned(end: Phase, told: 
         assert act(m, WorkerAcked(worker=W0, ack=said)) == answered(prepare, phase, NOW + 1, **more)
 
 
-def test_a_repeat_gets_the_last_answer_again_and_nothing_else() -> None:
-    m = machine(connected(), owning(3))
-    release = command(CommandKind.RELEASE)
-    act(m, received(release))
-    act(m, WorkerAcked(worker=W0, ack=ack(release, Phase.RELEASED)))
-
-    assert act(m, received(release), NOW + 3000) == [SendAck(ack=ack(release, Phase.RELEASED))]
-
-
 @pytest.mark.parametrize("change", [{"host": HostId("h1")}, {"cluster": "other"}])
 def test_commands_for_others_are_nobody_s_business(change: dict[str, Any]) -> None:
     m = machine(connected())
@@ -148,12 +139,6 @@ def test_the_guard_does_not_stop_what_frees_what_is_unknown_and_what_is_just_eno
     assert act(m, received(release, disk=0, memory=0))[-1] == TellWorker(worker=W0, command=release)
     assert act(m, received(first, disk=None, memory=None))[-1] == TellWorker(worker=W0, command=first)
     assert act(m, received(second, disk=100, memory=200))[-1] == TellWorker(worker=W0, command=second)
-
-
-def test_unknown_ownership_leaves_the_check_to_the_worker() -> None:
-    for events in ((connected(),), (connected(), owning(complete=False))):
-        release = command(CommandKind.RELEASE)
-        assert act(machine(*events), received(release))[-1] == TellWorker(worker=W0, command=release)
 
 
 def test_ownership_follows_a_hand_over_before_the_next_report() -> None:

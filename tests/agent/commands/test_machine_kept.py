@@ -226,13 +226,6 @@ def test_a_start_that_fails_is_left_to_whoever_sent_it() -> None:
     assert after.absences(NOW) == {W1: (Absence.STOPPED, None)}
 
 
-def test_a_worker_that_others_started_is_theirs() -> None:
-    m = machine(connected(W1), received(command(CommandKind.START, worker=W1)))
-
-    assert go(m, NOW) == []
-    assert m.on_tick(NOW + 1000) == ()
-
-
 def test_a_crashed_worker_that_somebody_starts_is_taken_up() -> None:
     m = started()
     go(m, NOW)
@@ -243,21 +236,6 @@ def test_a_crashed_worker_that_somebody_starts_is_taken_up() -> None:
         process_noted(by_hand),
     ]
     assert m.on_tick(NOW + 1) == ()
-
-
-def test_a_crashed_worker_in_a_process_that_cannot_be_watched_is_let_go() -> None:
-    m = started()
-    go(m, NOW)
-
-    assert act(m, connected(W1, process=None), NOW + 0.5) == [noted(None)]
-
-
-def test_the_child_of_a_wrapper_is_watched_instead_of_it() -> None:
-    m = machine(received(command(CommandKind.START, worker=W1)))
-    m.on_event(NOW - 50, ProcessStarted(worker=W1, process=ProcessId(pid=69, created=899.0)))
-
-    assert act(m, connected(W1))[0] == process_noted(PROCESS)
-    assert go(m, NOW, None) == crash(KeptWorker(at=NOW, crashes=1, detail="unknown exit code"))
 
 
 def test_a_worker_that_crashed_while_the_agent_was_away_is_started_once_workers_had_time_to_return() -> None:
@@ -325,24 +303,6 @@ def test_a_clock_that_was_set_back_does_not_prolong_the_back_off() -> None:
     go(m, NOW)
 
     assert starts(m.on_tick(NOW - 60))
-
-
-def test_a_worker_in_its_back_off_or_about_to_connect_is_starting() -> None:
-    m = started()
-    go(m, NOW)
-    said = f"crashed once, the agent starts it again; last: {LAST}"
-    starting = (Absence.STARTING, said)
-
-    assert m.absences(NOW) == {W1: starting}
-    m.on_tick(NOW + 1)
-    act(m, ProcessStarted(worker=W1, process=PROCESS), NOW + 1)
-    assert m.absences(NOW + 1) == {W1: starting}
-    act(m, connected(W1), NOW + 2)
-    assert m.absences(NOW + 2) == {}
-
-
-def test_a_worker_that_never_ran_is_stopped_and_one_without_a_command_line_is_left_out() -> None:
-    assert machine().absences(NOW) == {W1: (Absence.STOPPED, None)}
 
 
 def test_back_off_is_bounded() -> None:

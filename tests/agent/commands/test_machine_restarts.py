@@ -32,7 +32,6 @@ from trimtab_agent.commands.events import (
 )
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.names import Epoch
 
 
 def test_just_after_the_start_commands_wait_for_their_workers() -> None:
@@ -43,17 +42,6 @@ def test_just_after_the_start_commands_wait_for_their_workers() -> None:
     assert m.on_tick(NOW + 1) == ()
     assert act(m, connected(), NOW + 2) == [*admitted(rejoin, at=NOW + 2), TellWorker(worker=W0, command=rejoin)]
     assert not m.holding
-
-
-def test_waiting_for_a_worker_ends() -> None:
-    m = machine(started_at=NOW - 1)
-    rejoin = command(CommandKind.REJOIN)
-    act(m, received(rejoin))
-
-    expected = admitted(
-        rejoin, Phase.REFUSED, NOW + 4, refusal=Refusal.WORKER_AWAY, detail="not connected to the agent"
-    )
-    assert list(m.on_tick(NOW + 4)) == expected
 
 
 def test_a_stop_waits_for_the_first_report() -> None:
@@ -113,26 +101,6 @@ def test_a_restart_keeps_the_highest_epoch() -> None:
     assert act(after, received(old)) == admitted(
         old, Phase.REFUSED, refusal=Refusal.OLD_EPOCH, detail="epoch 1.8, but 1.9 has been seen"
     )
-
-
-def test_a_future_dated_command_does_not_shut_out_the_real_ones() -> None:
-    forged = command(CommandKind.REJOIN, issued_at=NOW + 90, deadline=NOW + 99, epoch=Epoch(99, 1))
-    m = machine(connected(), owning(3))
-    act(m, received(forged))
-    release = command(CommandKind.RELEASE)
-
-    assert act(m, received(release))[-1] == TellWorker(worker=W0, command=release)
-
-
-def test_restoring_twice_gives_the_same_machine() -> None:
-    m = machine(connected(), owning(3))
-    for number, kind in enumerate((CommandKind.RELEASE, CommandKind.REJOIN, CommandKind.STOP), start=5):
-        act(m, received(command(kind, number)))
-    act(m, WorkerAcked(worker=W0, ack=ack(command(CommandKind.RELEASE), Phase.RELEASED)))
-    act(m, AckDelivered(command_id=command(CommandKind.RELEASE).id, phase=Phase.ACCEPTED))
-
-    assert list(reborn(m).entries()) == list(m.entries())
-    assert list(reborn(reborn(m)).entries()) == list(m.entries())
 
 
 def test_after_damage_older_commands_are_refused_and_newer_ones_are_not() -> None:

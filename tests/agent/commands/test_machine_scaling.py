@@ -55,13 +55,6 @@ def test_a_start_ends_when_the_worker_says_hello() -> None:
     assert act(m, connected(W1)) == answered(start, Phase.STARTED)
 
 
-def test_a_start_of_a_running_worker_is_done() -> None:
-    start = command(CommandKind.START, worker=W1)
-
-    expected = admitted(start, Phase.STARTED, detail="it was running already")
-    assert act(machine(connected(W1)), received(start)) == expected
-
-
 def test_a_start_fails_with_the_process_or_before_it() -> None:
     start = command(CommandKind.START, worker=W1)
     m = machine()
@@ -159,16 +152,3 @@ def test_a_worker_that_was_stopped_and_is_back_gets_commands_again() -> None:
     act(m, connected())
 
     assert act(m, received(rejoin))[-1] == TellWorker(worker=W0, command=rejoin)
-
-
-def test_the_end_of_an_earlier_process_is_not_that_of_the_present_one() -> None:
-    m = machine(ProcessStarted(worker=W1, process=PROCESS))
-
-    assert act(m, ProcessEnded(worker=W1, process=replace(PROCESS, created=800.0), exit_code=0)) == []
-    assert m.processes == {W1: PROCESS}
-
-
-def test_a_stop_of_what_does_not_run_is_done() -> None:
-    stop = command(CommandKind.STOP, worker=W1)
-
-    assert act(machine(), received(stop)) == admitted(stop, Phase.STOPPED, detail="it was not running")

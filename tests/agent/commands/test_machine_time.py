@@ -3,12 +3,10 @@
 import pytest
 
 from tests.agent.commands.agent_transcripts import (
-    NOW,
     W0,
     W9,
     ack,
     act,
-    answered,
     command,
     connected,
     machine,
@@ -19,28 +17,6 @@ from trimtab_agent.commands import ledger
 from trimtab_agent.commands.events import AckDelivered, Admitted, SendAck, WorkerAcked, Write
 from trimtab_agent.commands.ledger import REMEMBER_S
 from trimtab_protocol.messages.commands import CommandKind, Phase
-
-
-def test_silence_until_the_deadline_is_expired_and_a_late_answer_still_passes() -> None:
-    m = machine(connected(), owning(3))
-    release = command(CommandKind.RELEASE)
-    act(m, received(release))
-
-    assert m.wake_at == release.deadline
-    assert m.on_tick(NOW + 59) == ()
-    assert list(m.on_tick(NOW + 60)) == answered(release, Phase.EXPIRED, NOW + 60, detail="no answer by the deadline")
-    assert (m.wake_at, m.on_tick(NOW + 61)) == (None, ())
-    said = ack(release, Phase.RELEASED, NOW + 62)
-    assert act(m, WorkerAcked(worker=W0, ack=said), NOW + 62) == answered(release, Phase.RELEASED, NOW + 62)
-
-
-def test_a_prepared_standby_does_not_expire() -> None:
-    m = machine(connected(), owning(4))
-    prepare = command(CommandKind.PREPARE)
-    act(m, received(prepare))
-    act(m, WorkerAcked(worker=W0, ack=ack(prepare, Phase.PREPARED)))
-
-    assert m.on_tick(NOW + 100) == ()
 
 
 def test_what_is_long_over_is_forgotten_once_it_is_delivered() -> None:

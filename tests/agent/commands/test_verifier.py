@@ -57,13 +57,6 @@ def test_a_command_cannot_be_sent_on_to_another_host_or_cluster() -> None:
     assert fault(record(command(cluster="other"))) is Fault.CLUSTER
 
 
-def test_without_a_trust_file_everybody_is_obeyed() -> None:
-    open_to_all = verifier(None)
-
-    assert open_to_all.read(record(command(), by=None)) == command()
-    assert open_to_all.read(record(command(), by=STRANGER)) == command()
-
-
 def test_the_controller_hears_of_an_unverified_record_under_an_id_that_is_no_commands() -> None:
     forged = record(command(), by=STRANGER)
     notice = verifier().notice(forged, Fault.UNKNOWN_KEY, NOW)

@@ -48,17 +48,6 @@ def test_statistics_get_a_moment_to_arrive() -> None:
     assert [settle_s(interval_s) for interval_s in (0.5, 1.0, 10.0)] == [0.05, 0.1, 0.25]
 
 
-def test_a_report_holds_everything() -> None:
-    report = decode_report(assemble(HEAD, end=1010.0, sequence=7, sample=HOST, rows=ROWS))
-
-    assert (report.cluster, report.host, report.at_ms, report.interval_s, report.sequence) == (
-        "demo", "h0", 1_010_000, 10.0, 7,
-    )  # fmt: skip
-    assert (report.sample, report.workers, report.key_groups, report.pairs) == (
-        HOST, ROWS.workers, ROWS.key_groups, ROWS.pairs,
-    )  # fmt: skip
-
-
 def test_too_large_a_report_goes_without_pairs_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "MAX_REPORT_BYTES", 100)
 

@@ -103,26 +103,6 @@ def test_how_long_a_worker_waits_for_a_core_is_reported_where_it_is_known() -> N
     assert [row.waiting for row in made.take({}, 1.0).workers] == [None, None]
 
 
-def test_statistics_count_once_then_the_worker_is_stale_and_lists_nothing() -> None:
-    made = roster(said(sample()))
-    made.take({}, 1.0)
-
-    rows = made.take({W0: ProcessUse(cpu_s=0.3, memory_bytes=9)}, 1.0)
-
-    assert (marks(rows), rows.key_groups) == ((Mark.STALE,), ())
-    assert (rows.workers[0].state, rows.workers[0].generation, rows.workers[0].cpu_s) == (WorkerState.RUNNING, 7, 0.3)
-
-
-def test_a_worker_that_has_not_said_anything_yet() -> None:
-    row = roster().take({}, 1.0).workers[0]
-
-    assert (row.state, row.epoch, row.cpu_s, row.marks) == (WorkerState.RECOVERING, None, None, (Mark.STALE,))
-
-
-def test_the_plug_in_s_own_cpu_stands_in_for_a_process_that_is_not_visible() -> None:
-    assert roster(said(sample())).take({}, 1.0).workers[0].cpu_s == 0.2
-
-
 @pytest.mark.parametrize(
     ("statistics", "clamped", "expected"),
     [
@@ -185,23 +165,10 @@ def test_of_statistics_that_nobody_asked_for_the_newest_count() -> None:
     assert found.tuples_in == sum(one.key_groups[0].tuples_in or 0 for one in newest)
 
 
-def test_an_unknown_part_makes_the_sum_unknown() -> None:
-    merged = merge([said(sample(cpu_s=None, tuples_in=None), cpu_s=None), said(sample())], 1.0)
-
-    assert (merged.cpu_s, merged.key_groups[0].cpu_s, merged.key_groups[0].tuples_in) == (None, None, None)
-
-
 def test_a_timer_a_little_off_changes_nothing() -> None:
     one = said(sample(), interval_s=1.005)
 
     assert merge([one], 1.0) is one
-
-
-def test_a_new_connection_forgets_what_the_old_one_said() -> None:
-    made = roster(said(sample()))
-    made.connect(HELLO)
-
-    assert marks(made.take({}, 1.0)) == (Mark.STALE,)
 
 
 def test_a_worker_nobody_configured_is_reported_while_it_is_there() -> None:

@@ -43,27 +43,6 @@ def test_the_tightest_quota_of_any_ancestor_holds(tmp_path: Path) -> None:
     assert (quotas.memory.limit, quotas.memory.folder.name) == (2.0 * GIB, "pod1")
 
 
-def test_a_container_whose_mount_begins_at_its_own_group(tmp_path: Path) -> None:
-    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
-    root = machine(tmp_path, "/docker/abc", {"cpu.max": "50000 100000"}, mount_root="/docker/abc")
-
-    quotas = find_quotas(root)
-
-    assert quotas.cpu is not None
-    assert quotas.cpu.limit == 0.5
-
-
-def test_a_group_outside_the_visible_tree_is_read_from_its_top(tmp_path: Path) -> None:
-    root = machine(tmp_path, "/", {"cpu.max": "50000 100000"})
-    (root / "proc/self/cgroup").write_text("0::/../../other\n")
-    (root / "sys/fs/cgroup/other").mkdir()
-
-    quotas = find_quotas(root)
-
-    assert quotas.cpu is not None
-    assert quotas.cpu.limit == 0.5
-
-
 def test_without_cgroup_v2_there_is_no_quota(tmp_path: Path) -> None:
     assert find_group("4:memory:/a\n", MOUNT.format(root="/")) is None
     assert find_group("0::/a\n", "21 1 8:1 / / rw - ext4 /dev/sda rw\n") is None
@@ -123,12 +102,6 @@ def test_version_1_without_quotas(tmp_path: Path) -> None:
 )
 def test_cpu_max(text: str, cores: float | None) -> None:
     assert parse_cpu_max(text) == cores
-
-
-def test_usage_and_bytes() -> None:
-    assert parse_cpu_usage("usage_usec 2500000\nuser_usec 1\n") == 2.5
-    assert parse_cpu_usage("user_usec 1\n") is None
-    assert (parse_bytes("4096\n"), parse_bytes("max\n"), parse_bytes("")) == (4096.0, None, None)
 
 
 def test_the_quota_is_the_basis_only_when_it_is_tighter_than_the_hardware(tmp_path: Path) -> None:

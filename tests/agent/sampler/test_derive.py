@@ -68,10 +68,6 @@ def test_another_process_or_counter_is_unknown(now: ProcessReading) -> None:
     assert (use.host.cpu_s, use.workers[W0].cpu_s) == (None, None)
 
 
-def test_a_worker_that_has_just_come_is_unknown() -> None:
-    assert derive(reading(10, 4.0), reading(11, 4.5, process(9.0)), HOST, 1.0).workers[W0].cpu_s is None
-
-
 @pytest.mark.parametrize("at", [10.0, 9.0], ids=["stood still", "went back"])
 def test_a_clock_that_does_not_advance_tells_nothing(at: float) -> None:
     use = derive(reading(10, 4.0, process(1.0)), reading(at, 9.0, process(2.0)), HOST, 1.0)
@@ -94,33 +90,9 @@ def test_more_than_the_hardware_can_do_is_cut_and_marked() -> None:
     assert use.workers[W0] == ProcessUse(cpu_s=2.0, memory_bytes=1000, clamped=True)
 
 
-def test_the_host_is_held_to_its_quota_and_a_worker_to_the_hardware() -> None:
-    limits = UsableResources(basis=Basis.CGROUP, cores=1.0, host_cores=2.0)
-
-    use = derive(reading(10, 4.0, process(1.0)), reading(11, 9.0, process(2.5)), limits, 1.0)
-
-    assert use.host.cpu_s == 1.0
-    assert use.workers[W0] == ProcessUse(cpu_s=1.5, memory_bytes=1000)
-
-
-def test_a_missing_counter_is_unknown_and_the_others_stay() -> None:
-    use = derive(reading(10, None, sent=None), reading(11, 9.0, sent=7), HOST, 1.0)
-
-    assert (use.host.cpu_s, use.host.sent_bytes, use.host.memory_bytes) == (None, None, 10)
-
-
 def test_with_configured_cores_the_host_uses_what_its_workers_and_agent_use() -> None:
     share = UsableResources(basis=Basis.CONFIG, cores=1.0, host_cores=2.0)
     before, now = reading(10, 4.0, process(1.0)), reading(11, 5.9, process(1.3))
 
     assert derive(before, replace(now, own=replace(OWN, cpu_s=1.1)), share, 1.0).host.cpu_s == pytest.approx(0.4)
     assert derive(before, reading(11, 5.9, process(0.1)), share, 1.0).host.cpu_s is None
-
-
-def test_with_configured_cores_a_worker_that_is_not_visible_makes_the_host_s_use_unknown() -> None:
-    share = UsableResources(basis=Basis.CONFIG, cores=1.0, host_cores=2.0)
-    now = replace(reading(11, 5.9), own=replace(OWN, cpu_s=1.1))
-
-    assert derive(reading(10, 4.0), now, share, 1.0).host.cpu_s == pytest.approx(0.1)
-    hidden = derive(reading(10, 4.0), replace(now, workers={W0: None}), share, 1.0)
-    assert (hidden.host.cpu_s, hidden.workers) == (None, {})

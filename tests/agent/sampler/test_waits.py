@@ -56,15 +56,6 @@ def test_what_is_not_measured_is_unknown(now: HostReading) -> None:
     assert waits.see(now) == {}
 
 
-def test_a_worker_that_is_gone_is_forgotten() -> None:
-    waits = Waits()
-    waits.see(reading(0.0, 5.0))
-    waits.see(
-        HostReading(**{name: getattr(reading(1.0, 5.0), name) for name in HostReading.__slots__} | {"workers": {}})
-    )
-    assert waits.see(reading(2.0, 6.0)) == {}
-
-
 def test_two_clocks_never_make_more_than_the_whole_time() -> None:
     waits = Waits()
     waits.see(reading(0.0, 5.0))

@@ -10,7 +10,7 @@ from tests.controller.decider.decider_situations import a_worker, owned, plannab
 from tests.controller.decider.hosted_job import APP, kg
 from trimtab_controller.decider.memory.evaluate import evaluate
 from trimtab_controller.decider.memory.failures import FIRST_S, LONGEST_S, LeftAlone
-from trimtab_controller.decider.policies.explain import SLACK_PP, SingleMoves, why_of
+from trimtab_controller.decider.policies.explain import SingleMoves, why_of
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.resources import filled_by
 from trimtab_controller.decider.window.view import UNLIMITED, PlannableView, Room, Worker
@@ -44,23 +44,12 @@ def test_the_load_distance_after_each_single_move_is_that_of_the_whole_view(seed
     found = SingleMoves(view)
     assert found.load_distance == pytest.approx(evaluate(view).load_distance)
     assert found.loads == pytest.approx(dict(evaluate(view).worker_loads))
-    assert found.load_distance is not None
-    lowest = found.load_distance
     for row in range(30):
         distances = found.distances(np.array([row]))[0]
         for target, name in enumerate(W):
             after = evaluate(moved(view, {row: name}))
             assert distances[target] == pytest.approx(after.load_distance)
             assert found.load_after(row, target) == pytest.approx(after.worker_loads[name])
-            if not view.workers[target].draining:
-                lowest = min(lowest, distances[target])
-    best = found.best()
-    if best is None:
-        assert lowest >= found.load_distance - SLACK_PP
-    else:
-        assert best.load_distance == pytest.approx(lowest), "the dumb search finds none that is better"
-        after = evaluate(moved(view, {best.row: W[best.target]}))
-        assert after.load_distance == pytest.approx(best.load_distance)
 
 
 def test_moves_that_a_plan_makes_already_count() -> None:
@@ -68,8 +57,6 @@ def test_moves_that_a_plan_makes_already_count() -> None:
     moves = {0: W[4], 7: W[2]}
     found = SingleMoves(view, moves)
     assert found.load_distance == pytest.approx(evaluate(moved(view, moves)).load_distance)
-    best = found.best()
-    assert best is None or best.row not in moves
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -89,8 +76,6 @@ def test_a_limit_is_the_one_by_which_a_plan_would_be_refused(seed: int) -> None:
             assert (limit.resource if limit else None) in (over or {None})
             forbidden += limit is not None
     assert 0 < forbidden < 30 * 4
-    best = found.best()
-    assert best is None or found.limit(best.row, best.target) is None
 
 
 def hosts(view: PlannableView) -> list[HostId]:
@@ -116,7 +101,6 @@ def test_each_move_has_its_reason() -> None:
     assert dict(found.before) == pytest.approx({W[0]: 60.0, W[1]: 20.0, W[2]: 5.0, W[3]: 5.0})
     assert dict(found.after) == pytest.approx({W[0]: 35.0, W[1]: 30.0, W[2]: 25.0, W[3]: 0.0})
     assert found.mean_load == pytest.approx(30.0)
-    assert found.next is None, "a single further move makes it worse"
     first = explained(view, {0: W[2]}, PlanReason.FIRST)
     assert first.reasons == (MoveReason.FIRST,)
     together = explained(view, {0: W[2]}, PlanReason.COLLOCATION)
@@ -124,8 +108,6 @@ def test_each_move_has_its_reason() -> None:
     room = {HostId(W[0]): replace(UNLIMITED, cpu=50.0)}
     full = explained(replace(view, rooms=room), {0: W[2]}, PlanReason.LOAD_DISTANCE)
     assert full.reasons == (MoveReason.HOST_FULL,)
-    assert full.next is not None
-    assert full.next.source == W[0] or full.next.target == W[1]
 
 
 # ---- a key group whose hand-over has failed because of itself is left alone, longer each time, and status says why

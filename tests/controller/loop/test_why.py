@@ -17,7 +17,7 @@ from trimtab_controller.decider.window.view import UNLIMITED, FixedWorker, Plann
 from trimtab_controller.execution.state import Execution, HandMoved, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
-from trimtab_protocol.messages.events import Event, EventLoad, EventMove, EventNext
+from trimtab_protocol.messages.events import Event, EventLoad, EventMove
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.status import DecisionStatus
@@ -48,7 +48,6 @@ BEGUN = Event(
     ),
     moves_total=2,
     loads=(EventLoad(worker=W0, before=45.0, planned=50.0), EventLoad(worker=W1, before=45.5, planned=25.0)),
-    next=EventNext(key_group=kg(0), source=W0, target=W2, load_distance=4.25),
 )  # fmt: skip
 ENDED = Event(
     id="2", cluster=CLUSTER, at=110.0, kind="plan", phase="ended", text="plan 1.2 ended", app=APP, plan="1.2",
@@ -252,7 +251,6 @@ def test_a_plan_is_explained_by_all_its_events() -> None:
     ]
     loads = {row.worker: (row.before, row.planned, row.measured) for row in found.loads}
     assert loads == {W0: (45.0, 50.0, 49.0), W1: (45.5, 25.0, None), W2: (None, None, 1.0)}
-    assert found.next == "one more move, app/sums/0 from w0 to w2, would bring the load distance to 4.25"
     assert explain_plan("9.9", EVENTS) is None
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, EventNext
+from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
@@ -237,5 +237,5 @@ EVENT = Event(
     moves=(EventMove(key_group=KeyGroup(APP, SUMS, 5), source=W0, target=W1, why="drain", warm="copy", load_pct=2.5,
         outcome="done", pause_s=0.25),),
     moves_total=1, loads=(EventLoad(worker=W0, before=50.0, planned=41.0, measured=40.5),),
-    next=EventNext(key_group=KeyGroup(APP, SUMS, 6), source=W0, target=W1, load_distance=0.75), rule=RULE,
+    rule=RULE,
 )  # fmt: skip

@@ -109,7 +109,6 @@ const reasonsOf = (told) => [
     ["outcome", (row) => h("span", { class: `badge ${{ done: "good", failed: "bad", unresolved: "bad" }[row.outcome] ?? ""}` }, row.outcome ?? "planned")], ["why", (row) => row.why ?? UNKNOWN, "says"],
   ], told.moves.slice(0, PAGE), "The events do not name its moves."),
   told.moves_total > Math.min(PAGE, told.moves.length) ? h("p", { class: "muted" }, `and ${number(told.moves_total - Math.min(PAGE, told.moves.length))} more`) : null,
-  told.next ? h("p", { class: "muted" }, `After it, ${told.next}.`) : null,
 ];
 
 const loadsOf = (told) => [

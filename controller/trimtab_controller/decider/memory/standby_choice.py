@@ -39,7 +39,7 @@ FOLLOWING_SHARE = 0.2
 is less work than processing it."""
 NO_REPLACEMENT = float("inf")
 """The tolerance with which every present standby stays."""
-SEARCH = StandbyParams(steps=2_000)
+SEARCH = StandbyParams(steps=2_000, peaks=False)
 """A limit on the time of the search, at most a second for 100,000 key groups: the decider waits for it.  What is chosen
 is rated with the next window."""
 GONE = UNPLACED - 1
@@ -206,10 +206,13 @@ class Following:
         problem = self.problem(view, wanted, StandbyBudget(), NO_REPLACEMENT)
         return int(((kept_standbys(problem) != UNPLACED).sum(axis=1) < problem.due).sum())
 
-    def survival(self, view: SmoothedView, wanted: int) -> Survival | None:
-        """N-1 with these standbys and the fixed workers as placed.  None where no other worker can take over."""
+    def survival(self, view: SmoothedView, wanted: int, *, peaks: bool) -> Survival | None:
+        """N-1 with these standbys; `peaks`: with a tighter bound, which takes 0.1 s with 8 workers.
+
+        Fixed workers count as they are placed.  None where no other worker can take over.
+        """
         problem = self.problem(view, wanted, StandbyBudget(), NO_REPLACEMENT)
-        found = rated(problem, kept_standbys(problem))
+        found = rated(problem, kept_standbys(problem), peaks=peaks)
         domain, worker, workers = found.score.worst_domain, found.score.worst_worker, view.all_workers
         if not wanted or worker < 0 or not problem.due.any():
             return None

@@ -42,6 +42,9 @@ TOLERANCE_PCT = 5.0
 """By how much less a worker is loaded after a loss, in percent of its capacity, for standbys to be replaced."""
 REPLACE_INTERVAL_S = 60.0
 """Minimum time between two attempts to replace standbys of an app: loads change with every window."""
+TIGHTLY_BOUND = 40
+"""Most workers of an app, times the number of apps, for N-1 to be bound tightly: this is done in every window, and
+takes up to 0.1 s for an app of 8 workers."""
 WRITTEN_S = 600.0
 """How long what new standbys will write counts as not yet measured: they are restored by then, and nobody says when."""
 MORE_ROOM = 1.1
@@ -217,7 +220,9 @@ class StandbyRounds:
                 continue
             self.missing[app] = known.missing
             self.costs.observe(app, known.following.load_followed(view), nodes, speeds)
-            known.survival = found = known.following.survival(view, known.situation.wanted)
+            tightly = len(view.all_workers) * len(views) <= TIGHTLY_BOUND
+            wanted = known.situation.wanted
+            known.survival = found = known.following.survival(view, wanted, peaks=tightly)
             known.overloads = known.overloads + 1 if found is not None and found.worst_pct > FULL_PCT else 0
             if found is not None and not found.missing:
                 self.survivals[app] = found

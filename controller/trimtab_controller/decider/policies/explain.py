@@ -5,9 +5,8 @@ does not change with a move, and only the loads of its two ends do.  So the load
 three: the deviations of both ends, and the largest deviation of all other workers.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,26 +15,11 @@ from trimtab_controller.decider.window.collocation import loads_foreseen
 from trimtab_controller.decider.window.owned import Floats, Integers
 from trimtab_controller.decider.window.resources import ROUNDING, Filled, HostResource, filled_by, resources_of
 from trimtab_controller.decider.window.view import PlannableView
-from trimtab_controller.plan import Move, MoveReason, NextMove, Plan, PlanReason, PlanWhy
+from trimtab_controller.plan import Move, MoveReason, Plan, PlanReason, PlanWhy
 from trimtab_protocol.messages.names import HostId, WorkerId
-
-MOST_CELLS = 500_000
-"""Pairs of key group and target among which the best move is looked for; of more, the heaviest key groups count."""
-TRIED = 50
-"""Moves that are tried against the hosts' limits, the best first."""
-SLACK_PP = 1e-6
 
 CLEARLY_PP = 0.05
 """From which distance a worker counts as above or below the mean."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SingleMove:
-    """The move of the key group in `row` of the view to the worker in `target`, and the load distance after it (pp)."""
-
-    row: int
-    target: int
-    load_distance: float
 
 
 class SingleMoves:
@@ -100,65 +84,6 @@ class SingleMoves:
         worker, source = self._view.workers[target], self._view.workers[int(self.owner[row])]
         return self._limits.broken(row, target, worker.host, stays=worker.host == source.host)
 
-    def best(self) -> SingleMove | None:
-        """The move that lowers the load distance most, within rules and the hosts' limits; None if none lowers it."""
-        now = self.load_distance
-        if now is None or not len(self.owner):
-            return None
-        tried = islice(self._candidates(now), TRIED)
-        return next((each for each in tried if self.limit(each.row, each.target) is None), None)
-
-    def _candidates(self, now: float) -> Iterator[SingleMove]:
-        """Moves that lower the load distance, the best first: only those that involve the furthest worker do."""
-        deviations = self._deviations()
-        furthest = int(deviations.argmax())
-        rows = self._unmoved(self.owner == furthest)
-        if not len(rows) or self._sums[furthest] / self._capacity[furthest] < self.mean_load:
-            yield from self._arrivals(furthest, now)
-            return
-        after = self.distances(rows)
-        after[:, ~self.kept] = np.inf
-        if self._view.rules:
-            everywhere = np.arange(len(self._capacity))
-            after[~self._view.places.may(rows[:, None], everywhere)] = np.inf
-        yield from self._sorted(after, rows, now)
-
-    def _arrivals(self, target: int, now: float) -> Iterator[SingleMove]:
-        """Moves to a worker that has too little, one from each other worker at a time."""
-        if not self.kept[target]:
-            return
-        found: list[SingleMove] = []
-        for source in np.unique(self.owner[self.owner != target]).tolist():
-            rows = self._unmoved(self.owner == source)
-            if self._view.rules:
-                rows = rows[self._view.places.may(rows, target)]
-            if len(rows):
-                after = self.distances(rows)[:, target]
-                best = int(after.argmin())
-                found.append(SingleMove(row=int(rows[best]), target=target, load_distance=float(after[best])))
-        yield from sorted(
-            (each for each in found if each.load_distance < now - SLACK_PP), key=lambda each: each.load_distance
-        )
-
-    def _unmoved(self, chosen: NDArray[np.bool_]) -> Integers:
-        """The rows chosen that are not moved already, the heaviest of them if there are too many."""
-        chosen = chosen.copy()
-        chosen[list(self._moved)] = False
-        chosen[self._view.pinned_rows] = False
-        if self._view.rules:
-            chosen &= ~self._view.places.frozen
-        rows: Integers = np.flatnonzero(chosen)
-        most = max(1, MOST_CELLS // len(self._capacity))
-        return rows if len(rows) <= most else rows[np.argsort(self._load[rows])[-most:]]
-
-    def _sorted(self, after: Floats, rows: Integers, now: float) -> Iterator[SingleMove]:
-        flat = np.argsort(after, axis=None, kind="stable")[:TRIED]
-        for row, target in zip(*np.unravel_index(flat, after.shape), strict=True):
-            distance = float(after[row, target])
-            if distance >= now - SLACK_PP:
-                return
-            yield SingleMove(row=int(rows[row]), target=int(target), load_distance=distance)
-
     def _deviations(self) -> Floats:
         return self._deviation(self._sums / self._capacity, self.kept)
 
@@ -202,7 +127,7 @@ class _Limits:
 
 
 def why_of(view: PlannableView, moves: Mapping[int, WorkerId], reason: PlanReason, filled: Sequence[Filled]) -> PlanWhy:
-    """Why these key groups (row of the view -> target) move, and what one more move would bring.
+    """Why these key groups (row of the view -> target) move.
 
     `filled` = what the moves fill of the hosts (`filled_by`).
     """
@@ -223,21 +148,12 @@ def why_of(view: PlannableView, moves: Mapping[int, WorkerId], reason: PlanReaso
             return MoveReason.FIRST
         return _for_balance(view.hosts, full, source, target, loads, mean, reason)
 
-    best = after.best()
     return PlanWhy(
         reasons=tuple(reason_of(row, target) for row, target in moves.items()),
         loads=tuple(float(table.load[row]) for row in moves),
         before=loads,
         after=_with_savings(view, moves, after.loads),
         mean_load=mean,
-        next=None
-        if best is None
-        else NextMove(
-            key_group=table[best.row].key_group,
-            source=table[best.row].owner,
-            target=view.workers[best.target].id,
-            load_distance=best.load_distance,
-        ),
     )
 
 

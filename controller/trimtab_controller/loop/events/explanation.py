@@ -45,7 +45,6 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
         moves=list(moves.values()),
         moves_total=max(len(moves), last.moves_total or 0),
         loads=[copied(PlannedLoad, row) for row in loads.values()],
-        next=next_text(begun),
         proposed_at=proposed_at,
     )
 
@@ -129,19 +128,6 @@ def _beside(load: float | None, mean: float | None, where: str) -> str:
     if load is None or mean is None:
         return f"was {where} the mean load"
     return f"had {load:.1f} %, {where} the mean of {mean:.1f} %"
-
-
-def next_text(event: Event) -> str | None:
-    """What one more move would have brought, in words; None if the event does not say."""
-    if event.phase not in ("begun", "extended", "proposed") or event.planned is None or event.mean_load is None:
-        return None
-    if event.next is None:
-        return "no single further move would lower the load distance"
-    found = event.next
-    return (
-        f"one more move, {found.key_group} from {found.source} to {found.target}, would bring the load distance "
-        f"to {found.load_distance:.2f}"
-    )
 
 
 def moves_of(key_group: KeyGroup, events: Iterable[Event]) -> list[tuple[Event, EventMove]]:

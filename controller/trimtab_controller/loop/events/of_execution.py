@@ -21,7 +21,6 @@ from trimtab_controller.execution.state import (
 )
 from trimtab_controller.loop.status_builder import describe_end
 from trimtab_controller.plan import Move, Plan, PlanWhy
-from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.events import (
     MAX_LOADS,
     MAX_MOVES,
@@ -30,7 +29,6 @@ from trimtab_protocol.messages.events import (
     EventKind,
     EventLoad,
     EventMove,
-    EventNext,
     event_of,
 )
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -69,12 +67,7 @@ def _move(plan: Plan, place: int, move: Move, placement: Placement | None) -> Ev
 
 
 def _why_fields(why: PlanWhy) -> dict[str, Any]:
-    following = why.next
-    return {
-        "mean_load": _rounded(why.mean_load),
-        "loads": _changed_loads(why),
-        "next": copied(EventNext, following, load_distance=_rounded(following.load_distance)) if following else None,
-    }
+    return {"mean_load": _rounded(why.mean_load), "loads": _changed_loads(why)}
 
 
 def _changed_loads(why: PlanWhy) -> tuple[EventLoad, ...]:

@@ -232,3 +232,26 @@ async def test_a_program_that_only_asks_or_sends_is_no_worker(mode: str, monkeyp
     await link.maybe_start()
     await asking._stop_consumer()
     assert ([type(asking.producer)], link.started) == ([Producer], False)
+
+
+def test_what_waits_is_kept_while_the_flow_is_open_and_dropped_when_it_opens_again() -> None:
+    """Else a standby of Faust, in an app that turns out to be unfit, would lack records of its changelog."""
+    made = app()
+    install(made)
+    flow, queue = made.flow_control, made.tables.changelog_queue
+
+    queue.force_put_nowait("before the first assignment")
+    flow.resume()
+    assert queue.empty()
+    assert flow.is_active()
+
+    queue.force_put_nowait("of a standby")
+    flow.resume()
+    assert queue.get_nowait() == "of a standby"
+
+    queue.force_put_nowait("of the assignment before")
+    flow.suspend()
+    assert not flow.is_active()
+    flow.resume()
+    assert queue.empty()
+    assert flow.is_active()

@@ -22,8 +22,8 @@ from trimtab_protocol.messages.names import WorkerId
 
 Distribution = Mapping[str, Mapping[str, Iterable[int]]]
 """Faust's form: address -> topic -> partitions."""
-ROWS = 50
-"""How many rows of a partition show how the keys of its table are placed."""
+ROWS, ROWS_EACH = 50, 10
+"""How many rows show how the keys of their table are placed, and how many of them each partition."""
 
 
 class Routes:
@@ -62,7 +62,7 @@ class Routes:
         if text in placed.others or len(placed.others) > MAX_OTHERS:
             raise ServiceUnavailable(f"table {table.name}: events of other keys write this one, on several workers")
         if placed.quoted is None:
-            rows = list(self._rows(table, tps))
+            rows = list(itertools.islice(self._rows(table, tps), ROWS))
             placed.read(rows, len(tps), lambda sent: partition(topic, sent).partition)
         if placed.quoted is not None:
             return partition(topic, placing(text, quoted=placed.quoted))
@@ -74,7 +74,7 @@ class Routes:
         databases, windowed = table.data._dbs, table.window is not None
         for tp in self._restored.intersection(tps):
             if (database := databases.get(tp.partition)) is not None:
-                for key in itertools.islice(table.data._visible_keys(database), ROWS):
+                for key in itertools.islice(table.data._visible_keys(database), ROWS_EACH):
                     yield text_of(key, windowed=windowed), tp.partition
 
     def address(self, tp: TP, told: Mapping[TP, str]) -> URL:

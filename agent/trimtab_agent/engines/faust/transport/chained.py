@@ -44,11 +44,15 @@ def in_batch(stream: Any, *, by_hand: bool = True) -> list[Any] | None:
 
     `by_hand` = also of `noack_take`, which keeps no events that it has given to its agent.
     """
-    for processor in stream._processors:
-        if getattr(processor, "__name__", "") == "add_to_buffer" and (by_hand or "noack" not in processor.__qualname__):
+    for processor in _gathering(stream):
+        if by_hand or "noack" not in processor.__qualname__:
             known = _variables(processor)
             return list(known["event_add"].__self__) if "event_add" in known else []
     return None
+
+
+def _gathering(stream: Any) -> list[Any]:
+    return [each for each in stream._processors if getattr(each, "__name__", "") == "add_to_buffer"]
 
 
 def _variables(function: Any) -> dict[str, Any]:
@@ -132,7 +136,7 @@ class Renewal:
                 pass
         except Exception as error:
             self._thrown = error
-            for processor in stream._processors:
+            for processor in _gathering(stream):
                 if (given := _variables(processor).get("buffer_consuming")) is not None:
                     await asyncio.wait([given])
             await stream.stop()

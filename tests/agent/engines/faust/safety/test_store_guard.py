@@ -14,11 +14,13 @@ from typing import Any
 import faust
 import pytest
 from aiokafka.errors import CorruptRecordException, InvalidTimestampError
+from aiokafka.partitioner import DefaultPartitioner
 from faust.exceptions import PartitionsMismatch
 from faust.streams import _current_event
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
+from trimtab_agent.engines.faust.group.routes import Routes
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import LateWrite, StateBreach, StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble
@@ -629,3 +631,43 @@ async def test_an_output_that_is_refused_is_the_app_s_own_loss(tmp_path: Path) -
     await asyncio.sleep(0.1)
 
     assert (consumer.fence.broken, app.crashed) == (False, False)
+
+
+AS_KEY: dict[str, Callable[[bytes], Any]] = {"text": bytes.decode, "number": int, "bytes": bytes}
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["by its writes", "by its rows"])
+@pytest.mark.parametrize("as_key", AS_KEY.values(), ids=AS_KEY)
+async def test_the_router_asks_for_all_keys_where_their_events_are(
+    tmp_path: Path, as_key: Callable[[bytes], Any], restarted: bool
+) -> None:
+    """All has Faust's defaults: raw keys of events, JSON for those of tables, and texts in the addresses of pages."""
+    count, keys = 4, [str(number).encode() for number in range(20)]
+    log = {TP("ks-totals-changelog", partition) for partition in range(count)}
+    counts = {"events": count, "ks-totals-changelog": count}
+    active = {TP("events", partition) for partition in range(count)} | log
+
+    def place(key: bytes) -> int:
+        found: int = DefaultPartitioner()(key, list(range(count)), [])
+        return found
+
+    def add_table(table: Any) -> None:
+        table.app.Table("totals", default=float, partitions=count)
+
+    app, consumer, sent = writing(tmp_path, active=active, counts=counts, prepare=add_table)
+    consumer.start_at(dict.fromkeys(active - log, 10))
+    for key in keys:
+        event = Event(TP("events", place(key)), 12)
+        event.message.key = key
+        within(event, lambda key=key: app.tables["totals"].update({as_key(key): 1.0}))  # type: ignore[misc]
+    assert len(sent.records) == len(keys)
+    if restarted:
+        consumer.transport.guard.placed.clear()
+
+    app.transport = consumer.transport
+    app.producer.key_partition = lambda topic, key: TP(topic, place(key))
+    routes = Routes(app, active.__contains__)
+    routes.stable(active)
+    for key in keys:
+        asked, _ = app.tables["totals"].changelog_topic.prepare_key(key.decode(), None)
+        assert routes.place("ks-totals-changelog", asked, dict.fromkeys(log, "http://w0")).partition == place(key)

@@ -1,6 +1,7 @@
 """An agent that has failed behind `group_by` or `through` goes on there: real agents and streams of Faust."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -136,6 +137,7 @@ async def batch_alone_fails(play: Play, stream: Any) -> None:
 
 
 async def filter_fails_before_a_batch(play: Play, stream: Any) -> None:
+    stream.add_processor(functools.partial(int))
     async for values in stream.filter(play.check).take(10, within=0.05):
         play.got += [(value, "in") for value in values]
 
