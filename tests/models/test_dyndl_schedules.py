@@ -303,9 +303,3 @@ def test_the_command_writes_a_plan_that_can_be_checked(solve, method):
 def test_the_command_says_exit_3_where_no_core_is_usable(solve):
     document = TABLE_2 | {"servers": [{**server, "cores": ["inf"]} for server in TABLE_2["servers"]]}  # type: ignore[attr-defined]
     assert solve(document, method="dyndl-off") == (3, "", "trimtab solve: no usable core\n")
-
-
-def test_the_command_names_file_path_found_and_expected(solve, tmp_path):
-    document = TABLE_2 | {"tasks": [{"id": "t1", "replicas": ["s7"]}]}
-    message = '$.tasks[0].replicas[0]: found "s7", expected the id of a server'
-    assert solve(document, method="list") == (2, "", f"trimtab solve: {tmp_path}/instance.json: {message}\n")

@@ -138,12 +138,6 @@ def test_no_node_to_keep_is_exit_3(run, document, reason):
     assert isinstance(solve(problem_of(decode_snapshot(document)), stop=Never(), seed=0), Infeasible)
 
 
-def test_bad_input_is_exit_2(run, tmp_path):
-    code, _, err = run(cluster([("x", 1)]))
-    message = '$.key_groups[0].node: found "nx", expected the id of a node, or null'
-    assert (code, err) == (2, f"trimtab solve: {tmp_path}/instance.json: {message}\n")
-
-
 def test_a_time_limit_of_nothing_still_gives_a_plan(run):
     code, plan, _ = run(cluster([(0, 20), (None, 10), (1, 10)], removing=[0]), "--time-limit", "0")
     assert (code, {move[0] for move in moves(plan)}) == (0, {"k0", "k1"})

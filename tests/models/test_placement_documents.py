@@ -81,12 +81,6 @@ def test_the_same_instance_gives_the_same_plan_whatever_the_seed_and_the_limit(s
     assert plans[0] == plans[1] == plans[2]
 
 
-def test_bad_input_is_exit_2_and_one_line_with_path_found_and_expected(solve, tmp_path):
-    document = DOCUMENT | {"slots": [*DOCUMENT["slots"], {"node": "n1", "port": 6700}]}
-    message = "$.slots[3]: found port 6700 of this node a second time, expected each slot once"
-    assert solve(document) == (2, "", f"trimtab solve: {tmp_path}/instance.json: {message}\n")
-
-
 def test_slots_are_sorted_one_per_node_and_round_nodes_with_most_slots_first():
     slots = [("n9", 2), ("n1", 5), ("n9", 1), ("n2", 7), ("n2", 3), ("n9", 4)]
     ordered = sort_slots([Slot(node=node, port=port) for node, port in slots])

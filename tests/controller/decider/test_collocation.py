@@ -107,18 +107,6 @@ def test_a_round_inside_the_band_needs_its_gain_of_collocation_and_of_load(
     assert isinstance(judge(replace(wanted, balancing=True), found, ALBIC), Planned), "the load distance asks for it"
 
 
-def test_nothing_moves_for_a_saving_that_is_too_small() -> None:
-    """A tuple a second each way saves 0.05 pp of load: nobody asks for a plan, and none would be carried out."""
-    for load in (10.0, 0.0):
-        view = crossed(load=load, rate=1.0)
-        calm = of_type(Skip, admitted(view, ALBIC))
-        assert calm.reason is SkipReason.INSIDE_BAND
-        wanted = SolveWanted(view=view, reason=PlanReason.COLLOCATION, detail="collocation 0%", balancing=False)
-        found = of_type(Answer, answer(question_of(wanted.view, ALBIC, 10.0)))
-        decision = of_type(Skip, judge(wanted, found, ALBIC))
-        assert decision.reason is SkipReason.NOTHING_BETTER
-
-
 def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says_so() -> None:
     calm = of_type(Skip, admitted(crossed(), UNMEASURED))
     assert calm.reason is SkipReason.INSIDE_BAND
@@ -148,25 +136,6 @@ def test_collocation_is_used_where_it_pays_without_a_switch() -> None:
     assert (why_not_used(default, silent), why_not_used(default, crossed())) == ("", NOTE), (
         "nothing is said where nobody talks"
     )
-
-
-def test_what_is_missing_is_said_without_a_word_about_collocation() -> None:
-    early = of_type(Skip, admitted(heaped(), replace(UNMEASURED, min_windows=3)))
-    assert early.reason is SkipReason.TOO_FEW_WINDOWS
-    assert noted(early, why_not_used(UNMEASURED, crossed())) == early
-    assert noted(calm := Skip(reason=SkipReason.INSIDE_BAND, detail="even"), why_not_used(MILP, crossed())) == calm
-
-
-def test_half_of_what_a_remote_tuple_costs_is_spent_at_each_end() -> None:
-    flows = question_of(crossed(), ALBIC, 1.0).flows
-    assert flows is not None
-    assert flows.send_cost.tolist() == flows.receive_cost.tolist() == [pytest.approx(0.025)] * 2  # percent, per tuple/s
-
-
-def test_a_plan_may_go_as_far_as_the_band_and_a_drain_as_far_as_a_drain_may() -> None:
-    assert question_of(crossed(), ALBIC, 1.0).max_load_distance == 5.0
-    assert question_of(crossed(draining=True), ALBIC, 1.0).max_load_distance == 25.0
-    assert question_of(crossed(), MILP, 1.0).method is Method.MILP
 
 
 def test_flows_are_smoothed_as_loads_are_and_who_sends_no_more_is_forgotten() -> None:
@@ -234,25 +203,6 @@ def test_pairs_that_fit_come_together_and_save_both_ends() -> None:
     found = of_type(PotentialPlan, potential_of(apart(2), [0.7, 0.7]))
     assert found.saving == pytest.approx(2 * 50.0 * 3e-3)
     assert sorted(found.loads.tolist()) == pytest.approx([0.45, 0.45]), "two parts of 0.6 cores less 0.15"
-
-
-def test_a_part_is_not_larger_than_a_worker_may_carry() -> None:
-    assert potential_of(apart(2), [0.7, 0.4]) is None
-    assert potential_of(apart(2), []) is None
-
-
-def test_parts_that_cannot_be_spread_do_not_count() -> None:
-    found = potential_of(apart(3), [0.7, 0.7])
-    assert found is None, "three parts of 0.45 cores on two workers of 0.7"
-
-
-def test_what_is_together_stays_and_saves_nothing_more() -> None:
-    together = view(
-        {a_key_group(HEAD, 0): 0, a_key_group(TAIL, 0): 0, a_key_group(HEAD, 1): 1},
-        {(a_key_group(HEAD, 0), a_key_group(TAIL, 0)): 50.0},
-        10.0,
-    )
-    assert potential_of(together, [0.7, 0.7]) is None
 
 
 def test_a_plan_of_random_jobs_keeps_its_promise() -> None:

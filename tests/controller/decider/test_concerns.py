@@ -19,8 +19,6 @@ from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
-W2 = WorkerId("w2")
-
 
 def node(worker: WorkerId, cpu: float | None, state: WorkerState = WorkerState.RUNNING) -> NodeWindow:
     """A worker of a quarter of a core."""
@@ -91,26 +89,12 @@ def test_a_short_while_above_the_capacity_is_no_concern(cores: tuple[float | Non
     assert concerns_of(used(*cores)) == ()
 
 
-def test_where_nobody_knows_the_process_its_key_groups_are_held_against_the_capacity() -> None:
-    rows = ((W0, 0.2, None), (W0, 0.1, None))
-    use = after(*(window(number, (node(W0, None),), *rows) for number in range(3)))
-
-    [concern] = concerns_of(use)
-    assert concern.detail.startswith("w0 uses ? % of its capacity, its key groups 120 %")
-
-
 def test_a_worker_that_restores_is_no_concern_and_a_gap_begins_anew() -> None:
     restoring = (node(W0, 0.3, WorkerState.RECOVERING),)
     busy = (node(W0, 0.3),)
 
     assert concerns_of(after(*(window(number, restoring) for number in range(5)))) == ()
     assert concerns_of(after(window(0, busy), window(1, busy), window(5, busy))) == ()
-
-
-def test_a_load_that_is_unknown_is_not_zero() -> None:
-    use = after(window(0, (node(W0, 0.1),), (W0, 0.02, 5), (W0, None, None)))
-
-    assert (use.workers[W0].load_pct, use.workers[W0].backlog, use.backlogs) == (None, None, {})
 
 
 def backlogs(*windows: tuple[int | None, int | None]) -> tuple[Concern, ...]:

@@ -5,8 +5,7 @@ import pytest
 from tests.controller.decider.decider_situations import a_load, a_node, a_window
 from trimtab_controller.decider.window.copies import Held, state_held
 from trimtab_protocol.messages.copies import Copy
-from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
@@ -35,12 +34,6 @@ def test_a_copy_lacks_the_share_of_records_that_were_written_since() -> None:
     assert held.lacking(key_group(0)) == {W1: 0.25, W2: 0.8}
     assert held.lacking(key_group(1)) == {W1: 0.0}, "its owner's figure is a moment older"
     assert held.lacking(key_group(2)) == {}
-
-
-def test_a_standby_lacks_nothing_even_if_its_disk_is_reported() -> None:
-    placement = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={SUMS: ((W0, W1),)})
-    held = state_held(window(node(W1, (0, 50)), written={0: 100}), APP, placement)
-    assert held.lacking(key_group(0)) == {W1: 0.0}
 
 
 def test_a_copy_of_what_a_lost_worker_had_counts_by_what_that_said_last() -> None:

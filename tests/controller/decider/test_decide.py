@@ -9,7 +9,6 @@ from tests.controller.decider.decider_situations import (
     OPERATOR,
     W0,
     W1,
-    a_round,
     a_worker,
     kg,
     owned,
@@ -17,14 +16,12 @@ from tests.controller.decider.decider_situations import (
     to_w1,
 )
 from tests.controller.decider.deciders import window
-from tests.narrow import of_type
-from trimtab_controller.decider.memory.evaluate import Evaluation, evaluate
+from trimtab_controller.decider.memory.evaluate import Evaluation
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.policies.admission import SolveWanted, admit
-from trimtab_controller.decider.policies.first import drift
 from trimtab_controller.decider.policies.workers import SCALING_PATIENCE_S, drain_concerns, to_start, to_stop
-from trimtab_controller.decider.values.decision import Adopted, Scaled, Skip
-from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
+from trimtab_controller.decider.values.decision import Scaled
+from trimtab_controller.decider.values.reasons import ConcernKind
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.view import PlannableView
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
@@ -82,12 +79,6 @@ def test_a_stop_is_asked_for_again_after_a_while_that_doubles(times: int, start_
     present = Execution(generation=1, scalings={W1: refused})
 
     assert (to_stop(replace(EMPTY, start_s=start_s), present, DRAINING) is not None) is again
-
-
-def test_a_worker_that_was_started_again_may_be_stopped_at_once() -> None:
-    started = WorkerScaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.DONE, at=1000.0)
-
-    assert to_stop(EMPTY, Execution(generation=1, scalings={W1: started}), DRAINING) is not None
 
 
 @pytest.mark.parametrize(
@@ -163,25 +154,6 @@ def test_a_worker_whose_drain_has_ended_since_the_window_is_not_stopped() -> Non
     assert to_stop(EMPTY, Execution(generation=1, scalings={W1: started}), frozenset()) is None
 
 
-def test_that_a_standby_owns_is_not_what_the_placement_says() -> None:
-    before = placement_of("c", APP, Epoch(1, 1), {kg(0): W0}, None)
-    placed = replace(before, owners={OPERATOR: ((W0, W1),)})
-
-    assert drift(view({kg(0): W0}), placed) is None
-    assert of_type(Adopted, drift(view({kg(0): W1}), placed)).owners == {kg(0): W1}
-
-
-@pytest.mark.parametrize(("now", "wanted"), [(1029.9, False), (1030.0, True)])
-def test_a_drain_waits_for_the_next_round_too(now: float, wanted: bool) -> None:
-    draining = view({kg(0): W0, kg(1): W1})
-    found = admit(
-        now, draining, evaluate(draining), Execution(generation=1, rounds={APP: a_round(1000.0)}), SETTINGS, windows=1
-    )
-
-    assert isinstance(found, SolveWanted) is wanted
-    assert wanted or (isinstance(found, Skip) and found.reason is SkipReason.TOO_SOON)
-
-
 def test_a_load_distance_that_may_be_noise_asks_for_no_balance_though_collocation_asks_for_a_plan() -> None:
     calm = replace(EMPTY, workers=tuple(replace(worker, draining=False) for worker in EMPTY.workers))
     noisy = Evaluation(worker_loads={}, mean_load=10.0, load_distance=8.0, noise=9.0, collocation=0.5)
@@ -190,7 +162,3 @@ def test_a_load_distance_that_may_be_noise_asks_for_no_balance_though_collocatio
     found = admit(1000.0, calm, noisy, Execution(generation=1), albic, windows=1)
 
     assert found == SolveWanted(view=calm, reason=PlanReason.COLLOCATION, detail="collocation 50%", balancing=False)
-
-
-def test_a_drained_worker_that_has_little_is_no_distance() -> None:
-    assert evaluate(view({kg(0): W0, kg(1): W0})).load_distance == 0.0

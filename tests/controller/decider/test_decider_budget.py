@@ -48,12 +48,6 @@ def asked(actions: list[Action]) -> Solve:
 USED_UP = "the disruption budget is used up: 10.0 of 10 paused key-group seconds in the last hour; room again in 60 min"
 
 
-def test_with_room_enough_a_plan_is_made_as_without_a_budget() -> None:
-    view = asked(deciding(ON_W0, 8.0).on_event(1011.0, window(ON_W0))).view
-    assert view.max_moves is None
-    assert question_of(view, SETTINGS, 1.0).max_migrations == 2
-
-
 def test_the_solver_is_asked_for_as_many_moves_as_there_is_room_for_and_the_plan_says_so() -> None:
     made = deciding(ON_W0, 9.0)
     view = asked(made.on_event(1011.0, window(ON_W0))).view

@@ -56,11 +56,6 @@ from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, Oper
 from trimtab_protocol.messages.report import WorkerState
 
 
-def test_without_a_placement_the_ownership_is_published_as_it_is() -> None:
-    decision = only(decider(execution(None)).on_event(1011.0, window(ON_W0)))
-    assert decision == Adopted(app=APP, owners=ON_W0, detail="first placement: 3 key groups with their present owners")
-
-
 def test_a_plan_from_snapshot_and_answer() -> None:
     made = decider(execution(ON_W0))
     [solve] = made.on_event(1011.0, window(ON_W0))
@@ -218,11 +213,6 @@ def test_what_may_be_noise_moves_nothing_until_it_has_lasted() -> None:
     ]
 
 
-def test_the_placement_follows_reports_that_differ() -> None:
-    decision = of_type(Adopted, only(decider(execution(BALANCED)).on_event(1011.0, window({kg(0): W0, kg(1): W0}))))
-    assert decision.owners == {kg(0): W0, kg(1): W0}
-
-
 def test_a_hold_forbids_everything_and_says_why_until_it_ends() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1011.0, HoldChanged(reason="the journal cannot be trusted"))
@@ -298,16 +288,6 @@ def test_an_answer_that_brings_nothing(reply: SolverAnswered) -> None:
     decision = of_type(Skip, only(made.on_event(1012.0, reply)))
     failed = isinstance(reply.answer, NoAnswer)
     assert decision.reason is (SkipReason.SOLVER_FAILED if failed else SkipReason.NOTHING_BETTER)
-
-
-def test_that_the_greedy_method_finds_nothing_is_said_as_the_solver_s_failure() -> None:
-    made = decider(execution(ON_W0))
-    made.on_event(1011.0, window(ON_W0))
-    reply = answer((2, 1), to=14.6)
-    assert isinstance(reply.answer, Answer)
-    decision = of_type(Skip, only(made.on_event(1012.0, replace(reply, answer=replace(reply.answer, fallback=True)))))
-    assert decision.reason is SkipReason.SOLVER_FAILED
-    assert decision.detail.endswith("by the greedy method as the solver gave no answer")
 
 
 def test_a_pause_that_comes_while_the_solver_works_holds() -> None:
@@ -449,15 +429,6 @@ def test_the_app_with_a_worker_to_be_drained_comes_first_then_the_larger_load_di
         assert isinstance(action, Solve)
         solved.append(action.view.app)
     assert solved == [APP, other]
-
-
-def test_a_drain_overrides_the_band() -> None:
-    made = decider(execution(BALANCED), DRAIN_W1)
-    [solve] = made.on_event(1011.0, window(BALANCED))
-    assert isinstance(solve, Solve)
-    assert [worker.id for worker in solve.view.workers if worker.draining] == [W1]
-    decision = of_type(Planned, only(made.on_event(1011.5, answer((1, 0), to=20.0))))
-    assert decision.plan.detail == "drain w1"
 
 
 def test_a_drain_of_many_workers_names_a_few_of_them() -> None:

@@ -16,7 +16,7 @@ from trimtab_controller.decider.events import (
     SolverAnswered,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.values.decision import Decision, Planned, Resized, Scaled, Skip, describe, names_of
+from trimtab_controller.decider.values.decision import Decision, Resized, Skip, describe, names_of
 from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.execution.budget import PauseBudget
@@ -113,12 +113,6 @@ def test_who_only_advises_says_what_is_wanted(mode: Mode, acting: bool) -> None:
     assert (told.desired, made.known.concerns[-1:]) == (3, ())
 
 
-def test_who_only_advises_also_counts_workers_that_it_has_not_started() -> None:
-    made = decider(execution(BALANCED), scaling=replace(ACT, mode=Mode.ADVISE))
-    decisions(made, 0.1)
-    assert (made.known.sizes[APP].wanted, made.known.sizes[APP].desired) == (1, 1)
-
-
 def test_an_app_follows_its_own_settings() -> None:
     own = replace(ACT, mode=Mode.OFF, apps={APP: {"mode": Mode.ACT, "max_utilisation": 0.99, "min_workers": 3}})
     made = decider(execution(BALANCED), scaling=own)
@@ -180,13 +174,6 @@ def test_a_pause_stops_also_changes_of_the_size() -> None:
     assert [found.reason for found in decisions(made, 0.95, W2)] == [SkipReason.PAUSED] * 2
 
 
-def test_a_pool_that_is_too_small_is_a_concern() -> None:
-    made = decider(execution(BALANCED))
-    decisions(made, 0.95)
-    [concern] = [row for row in made.known.concerns if row.kind is ConcernKind.TOO_FEW_WORKERS]
-    assert concern.detail.endswith("for 20 s, but no agent can start 1 worker more")
-
-
 def crowded(end_s: float, *pool: WorkerId) -> SnapshotArrived:
     """As `seen`; w2 is on the host of w0, which has one core."""
     snapshot = seen(end_s, 0.95, *pool).snapshot
@@ -208,14 +195,6 @@ def test_a_worker_is_not_started_on_a_host_that_has_no_cpu_left_unless_somebody_
     assert [text.rpartition("but ")[2] for text in told] == (
         [] if word else ["no agent can start 1 worker more; the hosts of w2 have no CPU left"]
     )
-
-
-def test_of_the_pool_those_come_first_whose_hosts_have_room() -> None:
-    made = decider(execution(BALANCED))
-    made.on_event(1011.0, crowded(1010.0, W2, W3))
-    found = only(made.on_event(1021.0, crowded(1020.0, W2, W3)))
-    assert isinstance(found, Resized)
-    assert list(found.start) == [W3]
 
 
 def test_only_a_worker_that_its_agent_can_start_again_leaves_and_its_drain_is_its_own() -> None:
@@ -244,15 +223,6 @@ def test_a_leaving_worker_is_drained_stopped_and_not_started_again() -> None:
     made = decider(execution(empty, sizes={APP: AppSize(changes=(CHANGE,))}, scalings=stopped))
     one = window(empty, 1010.0, workers=(W0,))
     assert isinstance(only(made.on_event(1011.0, one)), Skip)
-
-
-def test_a_load_that_returns_keeps_the_worker_that_was_to_leave() -> None:
-    sizes = {APP: AppSize(leaving=(W1,), changes=(CHANGE,))}
-    made = decider(execution(BALANCED, sizes=sizes, scalings=started()), scaling=replace(ACT, scale_up_delay_s=0.0))
-    found = only(made.on_event(1011.0, seen(1010.0, 0.95, W2)))
-    assert isinstance(found, Resized)
-    assert (found.keep, found.start) == ((W1,), {})
-    assert "wanted 2: demand above 85%" in found.detail
 
 
 def test_an_operator_wins_over_a_drain_of_the_controller() -> None:
@@ -289,22 +259,6 @@ def test_a_start_that_failed_leaves_the_others_of_the_pool() -> None:
     assert list(found.start) == [W2]
 
 
-def test_nothing_else_of_the_app_happens_while_a_worker_starts_but_other_apps_go_on() -> None:
-    sent = started(W2, ScalingPhase.SENT, at=1009.0)
-    [found] = decisions(decider(execution(BALANCED, scalings=sent)), 0.95, W2, windows=1)
-    assert (found.reason, found.detail) == (SkipReason.SCALING_IN_FLIGHT, "app: waiting for the start of w2")
-    other = {worker: replace(row, command=replace(row.command, app="other")) for worker, row in sent.items()}
-    [found] = decisions(decider(execution(BALANCED, scalings=other)), 0.5, windows=1)
-    assert found.reason is SkipReason.INSIDE_BAND
-
-
-def test_a_started_worker_that_does_not_run_in_time_does_not_count_any_more() -> None:
-    for at, waits in ((1000.0, True), (1000.0 - ACT.restart_s, False)):
-        made = decider(execution(BALANCED, scalings=started(W2, at=at)))
-        _, found = decisions(made, 0.95, W3)
-        assert isinstance(found, Skip) is waits
-
-
 def test_a_start_that_took_longer_than_configured_is_waited_for_the_next_time_and_said() -> None:
     slow = replace(ACT, restart_s=10.0)
     made = decider(execution(BALANCED), scaling=slow)
@@ -330,13 +284,6 @@ def test_the_hook_adds_what_the_pool_lacks_and_is_awaited() -> None:
     made.on_event(1060.0, HookEnded(app=APP, failure="exit code 3: no quota"))
     of_type(Resized, only(made.on_event(1061.0, seen(1060.0, 0.95))))
     assert made.known.sizes[APP].detail.endswith("; the hook failed: exit code 3: no quota")
-
-
-def test_a_plan_is_still_made_when_the_size_stays() -> None:
-    made = decider(execution({kg(0): W0, kg(1): W0, kg(2): W0}))
-    [solve] = made.on_event(1011.0, window({kg(0): W0, kg(1): W0, kg(2): W0}))
-    assert isinstance(solve, Solve)
-    assert not isinstance(made.known.sizes[APP], Planned | Scaled)
 
 
 def talking(end_s: float, tuples_s: float) -> SnapshotArrived:

@@ -67,32 +67,6 @@ def test_a_saturated_worker_is_asked_for_what_arrives_and_for_its_backlog() -> N
     assert (found.workers[W1].pct, found.workers[W1].fixed_pct) == (pytest.approx(50.0), pytest.approx(10.0))
 
 
-def test_below_saturation_demand_is_the_use_to_the_last_digit_whatever_the_backlog_does() -> None:
-    job = Job(owners={kg(place): W0 for place in range(8)}, rates={})
-    history = NO_DEMAND_HISTORY
-    for number in range(40):
-        job.rates = {kg(place): 5.0 + (number * place) % 3 for place in range(8)}  # up to 88 % of its capacity
-        snapshot = job.window()
-        in_transit = tuple(
-            replace(row, backlog=(7 * number + row.key_group.partition) % 6) for row in snapshot.key_groups
-        )
-        found, history = follow_demand(
-            replace(snapshot, key_groups=in_transit), history, catch_up_s=CATCH_UP_S, smoothing=0.5
-        )
-        assert of(found, *job.owners) == list(uses(snapshot).values())
-        assert found.workers[W0].pct == pytest.approx(100.0 * (snapshot.nodes[0].cpu or 0.0) / job.capacity)
-
-
-def test_a_backlog_that_nobody_knows_counts_as_none_and_that_of_the_others_still_counts() -> None:
-    job = a_hot_job()
-    job.silent = {kg(0)}
-    windows = [job.window() for _ in range(6)]
-    found = demands(windows)
-
-    assert of(found, kg(0)) == [uses(windows[-1])[kg(0)]]
-    assert of(found, kg(1))[0] > uses(windows[-1])[kg(1)] + 2.0
-
-
 def test_a_key_group_that_waits_for_something_else_is_blocked_and_asks_for_no_more_than_it_uses() -> None:
     job = Job(
         owners={kg(0): W0, kg(1): W0, kg(2): W1}, rates={kg(0): 30.0, kg(1): 5.0, kg(2): 5.0}, stuck={kg(0): 10.0}
@@ -125,22 +99,6 @@ def test_a_worker_that_gets_no_more_cpu_is_busy_and_not_blocked(asked: float, do
 
     assert found.workers[W0].blocked is None
     assert of(found, kg(0)) == [pytest.approx(asked + job.backlog[kg(0)] / CATCH_UP_S)]
-
-
-def test_a_worker_that_waits_for_a_core_now_and_then_is_neither_busy_nor_calm() -> None:
-    job = Job(owners={kg(0): W0}, rates={kg(0): 30.0}, stuck={kg(0): 10.0}, waiting={W0: 0.5})
-    windows = [job.window() for _ in range(5)]
-    found = demands(windows)
-
-    assert found.workers[W0].blocked is None
-    assert of(found, kg(0)) == list(uses(windows[-1]).values())
-
-
-def test_waiting_for_a_core_is_no_demand_while_no_inputs_wait() -> None:
-    job = Job(owners={kg(0): W0}, rates={kg(0): 30.0}, waiting={W0: 0.9})
-    windows = [job.window() for _ in range(5)]
-
-    assert of(demands(windows), kg(0)) == list(uses(windows[-1]).values())
 
 
 def test_what_is_worked_off_after_a_restart_is_not_what_arrives() -> None:
@@ -182,15 +140,6 @@ def test_a_backlog_that_jumps_once_is_no_arrival(jump: float) -> None:
 
     counted = 50.0 + round(job.backlog[kg(0)]) / CATCH_UP_S
     assert of(demands(windows), kg(0)) == [pytest.approx(counted, rel=0.01)]
-
-
-def test_a_gap_between_windows_makes_no_arrivals() -> None:
-    job = a_hot_job()
-    windows = [job.window() for _ in range(3)]
-    job.number += 5
-    job.backlog[kg(0)] += 10_000.0
-    windows.append(job.window())
-    assert of(demands(windows), kg(0)) == [pytest.approx(50.0 + job.backlog[kg(0)] / CATCH_UP_S, rel=0.01)]
 
 
 def test_a_key_group_that_has_done_nothing_yet_costs_what_its_operator_costs_there() -> None:

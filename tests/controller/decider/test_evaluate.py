@@ -5,18 +5,14 @@ import random
 
 import pytest
 
-from tests.controller.decider.decider_situations import W0, W1, kg
+from tests.controller.decider.decider_situations import W0, W1
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.observed_snapshots import look, owned, snapshot
 from tests.narrow import of_type
 from trimtab_controller.decider.memory.evaluate import NOISE_ERRORS, LoadHistory, evaluate, follow
-from trimtab_controller.decider.policies.instance import instance_of
-from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.owned import Owned
-from trimtab_controller.decider.window.view import DemandView, MeasuredView, PlannableView, Worker
-from trimtab_models.instances.snapshot import decode_snapshot, encode_snapshot
+from trimtab_controller.decider.window.view import DemandView, MeasuredView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.snapshot import PairWindow
 
 
 def test_load_distance_is_relative_to_capacity_and_one_sided_for_a_drained_worker() -> None:
@@ -53,17 +49,6 @@ def test_loads_are_a_mean_at_first_then_smoothed_and_noise_is_what_was_not_fores
     ]
     assert evaluate(smoothed, history).noise == pytest.approx(NOISE_ERRORS * (650.0 * 0.375 / 1.375) ** 0.5)
     assert evaluate(smoothed).noise == 0.0
-
-
-def test_a_view_is_an_instance_of_the_contract() -> None:
-    pairs = (PairWindow(source=kg(0), target=kg(2), tuples_s=5.0, bytes_s=50.0),)
-    seen = snapshot([node(W0), node(W1)], [owned(0, W0), owned(1, W0, state_bytes=None), owned(2, W1)], pairs=pairs)
-    view = of_type(MeasuredView, look(seen, draining=frozenset({W1})))
-    instance = instance_of(PlannableView.of(view), Settings(max_migrations=13))
-    assert decode_snapshot(encode_snapshot(instance)) == instance
-    assert [(each.id, each.removing) for each in instance.nodes] == [("w0", False), ("w1", True)]
-    assert [each.state_bytes for each in instance.key_groups] == [1000, 1000, 1000], "unknown = the largest known"
-    assert [(each.source, each.target, each.rate) for each in instance.flows] == [("app/sums/0", "app/sums/2", 5.0)]
 
 
 # ---- seeded simulation: noise moves next to nothing, a real shift is seen within two windows

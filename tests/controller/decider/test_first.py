@@ -136,10 +136,6 @@ def test_an_app_that_ran_before_or_may_have_is_adopted_as_it_is(first: First, *,
     assert placed_after_adoption(first, view(fresh=fresh)) is None
 
 
-def test_an_app_with_a_placement_is_never_placed_first() -> None:
-    assert FirstPlacements(First.LF).decide(view(), placement(view())) is None
-
-
 def test_it_waits_until_no_more_workers_come_and_none_is_away() -> None:
     seen = view()
     few = replace(

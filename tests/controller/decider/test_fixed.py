@@ -96,23 +96,6 @@ def test_one_worker_costs_its_own_key_groups_only(
     assert too_much_unknown(view, gaps, NEEDS.max_unknown) is None
 
 
-def test_a_key_group_that_nobody_reports_costs_nothing_else() -> None:
-    view = look(snapshot(nodes(), rows({each: name for each, name in OWNERS.items() if each != kg(0)})))
-
-    assert view.fixed == ()
-    assert len(view.workers) == COUNT
-    assert [(row.key_group, row.owner) for row in view.kept] == [(kg(0), W0)]
-    assert drift(view, PLACEMENT) is None
-
-
-def test_of_a_worker_of_which_nothing_else_is_known_the_key_groups_stay_where_they_were_placed() -> None:
-    view = look(snapshot(nodes(), rows({**OWNERS, kg(0): WorkerId("w99")})))
-
-    assert [(each.id, each.reason) for each in view.fixed] == [("w99", SkipReason.OWNER_UNKNOWN)]
-    assert [(row.key_group, row.owner) for row in view.kept] == [(kg(0), W0)]
-    assert drift(view, PLACEMENT) is None
-
-
 def test_what_standbys_took_over_returns_with_the_worker_until_that_counts_as_gone() -> None:
     taken = {**OWNERS, **dict.fromkeys(LAST_ONES, W0)}
     liveness = Liveness()
@@ -306,14 +289,3 @@ def test_a_round_is_compared_on_the_workers_that_were_measured_both_times() -> N
     loads = [10.0 * 2] * (COUNT - 4) + [40.0, 60.0]
     mean = sum(loads) / len(loads)
     assert found.load_distance == pytest.approx(60.0 - mean)
-
-
-def test_a_worker_that_left_for_good_still_makes_a_round_incomparable() -> None:
-    before = look(snapshot(nodes(), rows()))
-    gone = {**OWNERS, **dict.fromkeys(LAST_ONES, W0)}
-    placement = placement_of("c", APP, Epoch(1, 2), gone, None)
-    after = look(snapshot(nodes(**{LAST: None}), rows(gone)), placement)
-
-    found = compare(Prediction(decided_at=1.0, view=before), after, load_distance=1.0, min_gain=0.5)
-
-    assert found.incomparable == f"{LAST} left"

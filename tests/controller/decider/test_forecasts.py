@@ -1,8 +1,6 @@
 """The demand of apps over time, when it is fitted and forecast, and what is recorded of it."""
 
 import math
-from array import array
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from trimtab_controller.decider.memory.forecasts import (
     KEPT_DAYS,
     MAX_FIT_AGE_S,
     NOTHING_AHEAD,
-    REFIT_S,
     RETRY_S,
     STEP_S,
     DemandSeries,
@@ -57,16 +54,6 @@ def test_a_step_has_the_mean_demand_of_its_windows() -> None:
 def test_a_step_that_was_known_for_less_than_half_of_its_time_is_unknown_and_not_zero() -> None:
     assert values(seen((0, 140, 1.0), (140, 300, None), (300, 310, 9.0))) == [None]
     assert values(seen((0, 150, 1.0), (150, 300, None), (300, 310, 9.0))) == [1.0]
-
-
-def test_steps_without_windows_are_unknown() -> None:
-    assert values(seen((0, 300, 1.0), (1200, 1500, 2.0), (1500, 1510, 2.0))) == [1.0, None, None, None, 2.0]
-
-
-def test_a_window_of_the_past_changes_nothing() -> None:
-    series = seen((0, 300, 1.0), (300, 600, 2.0), (600, 610, 3.0))
-    assert not series.observe(MONDAY, MONDAY + 300, 50.0)
-    assert values(series) == [1.0, 2.0]
 
 
 def test_four_weeks_are_kept() -> None:
@@ -166,13 +153,6 @@ def test_a_fit_is_made_once_there_is_enough_history() -> None:
     assert told.near.is_better
 
 
-def test_a_fit_is_repeated_after_hours() -> None:
-    made = forecasts()
-    at = made.report()[APP].at
-    assert later(made, REFIT_S - 1).report()[APP].at == at
-    assert later(made, 1).report()[APP].at == at + REFIT_S
-
-
 def test_one_app_is_fitted_per_window() -> None:
     made = Forecasts(settings=ForecastSettings(mode=ForecastMode.ACT), series={APP: history(4), OTHER: history(4)})
     end_s, times = MONDAY + 4 * 86_400.0, {APP: TIMES, OTHER: TIMES}
@@ -253,15 +233,6 @@ def test_the_demand_is_recorded_by_day_and_a_successor_goes_on_with_it() -> None
         told.append([key for key, _ in made.records()])
     day, following = b"demand/orders/20000", b"demand/orders/20001"
     assert told == [[], [], [], [day], [], [], [day, following], [], []]
-
-
-def test_a_successor_records_only_what_is_new() -> None:
-    made = forecasts()
-    assert made.records() == []
-    series = replace(history(7), values=array("f", history(7).values))
-    again = Forecasts(settings=ForecastSettings(mode=ForecastMode.ADVISE), series={APP: series})
-    again.observe(MONDAY + 7 * 86_400.0, MONDAY + 7 * 86_400.0 + 10, {APP: 1.0}, {APP: TIMES})
-    assert again.records() == []
 
 
 def test_a_forgotten_app_and_a_forgotten_day_leave_no_record() -> None:

@@ -4,15 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
-from tests.controller.decider.test_hosts import H0, H1, W0, W1, W2, job, two_types, view_of
+from tests.controller.decider.test_hosts import H0, H1, W0, W1, W2, job, view_of
 from trimtab_controller.cli.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of, together
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.memory.headroom import Headroom, headroom, times_placed
-from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_controller.decider.memory.headroom import Headroom, times_placed
+from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState
 
 
@@ -66,32 +64,6 @@ def test_a_link_may_be_full_first() -> None:
     assert its.potential == pytest.approx(98 / 20), "free moves are limited by CPU alone"
 
 
-def test_without_load_there_is_no_headroom() -> None:
-    idle = job({H0: Machine(4.0)}, {W0: H0}, partitions=2, rate=0.0)
-    assert seen(idle).known.capacity.headrooms == {}
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    loads=st.lists(st.floats(0.5, 40.0), min_size=1, max_size=12),
-    rooms=st.lists(st.sampled_from([40.0, 80.0, 95.0]), min_size=1, max_size=4),
-    homes=st.lists(st.integers(0, 3), min_size=12, max_size=12),
-)
-def test_the_figures_are_in_order(loads: list[float], rooms: list[float], homes: list[int]) -> None:
-    workers = {WorkerId(f"w{place}"): HostId(f"h{place}") for place in range(len(rooms))}
-    made = job({host: Machine(4.0) for host in workers.values()}, workers, partitions=len(loads))
-    made.fixed = 0.0
-    made.owners = {kg(n): WorkerId(f"w{homes[n] % len(rooms)}") for n in range(len(loads))}
-    made.rates = {kg(n): 10.0 * load for n, load in enumerate(loads)}
-    decider = made.decider(load_distance=1000.0)
-    snapshot = made.window()
-    decider.record(snapshot.end_ms / 1000.0, snapshot)
-    its = headroom(view_of(decider), decider.known.capacity.seen)
-    assert its is not None
-    assert its.as_placed <= its.potential + 1e-9
-    assert its.potential <= its.bound + 1e-9
-
-
 def test_what_is_said_of_very_many_key_groups_is_reached_at_least() -> None:
     load, room = np.random.default_rng(0).uniform(1.0, 5.0, 30_000), np.linspace(80.0, 100.0, 300)
     stated = times_placed(load, room)
@@ -141,17 +113,6 @@ def test_a_worker_that_takes_no_part_in_plans_costs_no_answer() -> None:
     assert "key group app/sums/" in found.needs[0].why
 
 
-def test_faster_workers_are_needed_in_smaller_numbers() -> None:
-    made = two_types(2.0)
-    decider = made.decider()
-    for _ in range(10):
-        made.round(decider)
-    fast, slow = sized(decider, 3.0).needs
-    assert (fast.type.host_type, slow.type.host_type) == ("fast", "slow")
-    # 48 key groups, each 12 % of a fast core or 24 % of a slow one; 70 % has room for 5, or 2, and the process
-    assert (fast.workers, slow.workers) == (10, 24)
-
-
 def test_what_is_not_known_is_named() -> None:
     idle = job({H0: Machine(4.0)}, {W0: H0}, partitions=2, rate=0.0)
     with pytest.raises(CannotSizeError, match="app has no load that could be multiplied"):
@@ -197,22 +158,6 @@ def test_each_resource_has_its_number_and_the_one_that_needs_most_is_named() -> 
     (need,) = sized(decider, 1.0, state=30.0, max_disk=0.9, max_link=0.9).needs
     assert (need.workers, need.bottleneck) == (None, "disk")
     assert need.why.endswith("alone needs 30,000 bytes of disk, and such a worker has 21,000 bytes of disk")
-
-
-def test_a_resource_that_was_not_measured_is_unknown_and_named() -> None:
-    made = full_of_state(input_bytes=None)
-    made.machines[H0].disk_total_bytes = made.machines[H1].disk_total_bytes = None
-    (need,) = sized(seen(made), 1.0).needs
-    assert by_resource(need) == {"CPU": 2, "memory": 1, "disk": None, "link": None}
-    assert {row.resource: row.missing for row in need.resources if row.missing} == {
-        "disk": "no host of the type reports its disk",
-        "link": "the traffic of sums has not been measured",
-    }
-    assert (need.workers, need.at_least) == (2, True)
-    made = full_of_state(standbys=None)
-    (need,) = sized(seen(made), 1.0).needs
-    assert by_resource(need)["memory"] is None
-    assert "agents do not say how many standbys the app wants" in str(need.resources)
 
 
 def test_all_resources_must_fit_together() -> None:

@@ -13,7 +13,6 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.standbys import WRITTEN_S
 from trimtab_controller.decider.values.decision import Decision, Planned, SizeDirection, Skip, StandbysPlaced
 from trimtab_controller.decider.values.reasons import ConcernKind
-from trimtab_controller.decider.window.resources import free_disks
 from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.solver.answer import Method
@@ -49,41 +48,6 @@ def test_workers_of_a_host_with_too_few_cores_share_them() -> None:
     made.round(decider)
     assert made.used_on(H0) <= 1.0
     assert made.loads()[W2] == pytest.approx(2 * made.loads()[W0], abs=5.0)
-
-
-def test_what_other_processes_use_is_not_there_for_workers_up_to_half_of_the_host() -> None:
-    busy = job({H0: Machine(2.0, others=0.8), H1: Machine(2.0, others=1.9)}, {W0: H0, W1: H0, W2: H1, W3: H1})
-    decider = busy.decider()
-    busy.round(decider)
-    assert capacities(decider) == pytest.approx({W0: 0.6, W1: 0.6, W2: 0.5, W3: 0.5})
-
-
-def test_a_worker_alone_on_a_host_counts_with_its_capacity() -> None:
-    made = job({H0: Machine(1.0, others=0.03), H1: Machine(8.0, others=3.0)}, {W0: H0, W1: H1})
-    decider = made.decider()
-    made.round(decider)
-    assert capacities(decider) == {W0: 1.0, W1: 1.0}
-
-
-def test_noise_in_what_others_use_changes_no_share() -> None:
-    made = job({H0: Machine(2.0, others=0.8), H1: Machine(2.0, others=0.8)}, {W0: H0, W1: H0, W2: H1, W3: H1})
-    decider, dice, seen = made.decider(), random.Random(1), set()
-    for _ in range(20):
-        for machine in made.machines.values():
-            machine.others = 0.8 + dice.uniform(-0.05, 0.05)
-        made.round(decider)
-        seen.add(tuple(capacities(decider).values()))
-    assert len(seen) == 1
-
-
-def test_the_workers_of_other_apps_count_with_what_is_asked_of_them() -> None:
-    made = job({H0: Machine(1.0), H1: Machine(4.0)}, {W0: H0, W1: H0, W2: H1}, partitions=0)
-    other = AppId("other")
-    made.owners = {kg(0): W0, kg(1): W2, kg(0, app=other): W1}
-    made.rates = {kg(0): 100.0, kg(1): 100.0, kg(0, app=other): 500.0}
-    decider = made.decider()
-    made.round(decider)
-    assert capacities(decider)[W0] == pytest.approx(1.0 - 0.52)
 
 
 def test_a_plan_never_overfills_a_host_whatever_the_cluster() -> None:
@@ -123,16 +87,6 @@ def test_a_plan_never_overfills_a_host_whatever_the_cluster() -> None:
     assert busy_links >= 10, "links too"
 
 
-def test_a_full_host_is_named_in_the_decision() -> None:
-    made = job({H0: Machine(1.0), H1: Machine(1.0)}, {W0: H0, W1: H1}, partitions=20, rate=95.0)
-    made.owners = {each: (W0 if number < 15 else W1) for number, each in enumerate(made.owners)}
-    decider = made.decider()
-    (decision,) = made.round(decider)
-    assert isinstance(decision, Planned)
-    assert "full: CPU of h" in decision.plan.detail
-    assert made.used_on(H1) <= 1.0
-
-
 @pytest.mark.parametrize(("phase", "free"), [(HandoverPhase.WAITING, 1), (HandoverPhase.FAILED, 3)])
 def test_state_goes_only_where_memory_is_left_and_what_other_apps_bring_counts(phase: HandoverPhase, free: int) -> None:
     """Two key groups of another app are on their way to the second host, or were."""
@@ -164,24 +118,6 @@ def test_key_groups_go_only_where_the_link_has_room_for_their_traffic(settings: 
     assert len(decision.plan.moves) == room
     assert "full: incoming traffic of h1 (0." in decision.plan.detail
     assert [each for each in made.round(decider) if isinstance(each, Planned)] == []
-
-
-def test_a_host_whose_link_is_too_full_already_gets_nothing_more_and_stops_no_plan() -> None:
-    machines = {H0: Machine(4.0), H1: Machine(4.0, link=1e6, other_traffic=0.95e6), H2: Machine(4.0)}
-    made = job(machines, {W0: H0, W1: H1, W2: H2}, partitions=16)
-    made.input_bytes = 1000.0
-    made.owners = {each: W1 if number < 2 else W0 for number, each in enumerate(made.owners)}
-    (decision,) = made.round(made.decider())
-    assert isinstance(decision, Planned)
-    assert {move.target for move in decision.plan.moves} <= {W0, W2}
-
-
-def test_of_links_and_traffic_that_nobody_knows_nothing_is_limited() -> None:
-    made = job({H0: Machine(4.0), H1: Machine(4.0, link=1.0)}, {W0: H0, W1: H1}, partitions=16)
-    made.owners = dict.fromkeys(made.owners, W0)
-    (decision,) = made.round(made.decider())
-    assert isinstance(decision, Planned)
-    assert len(decision.plan.moves) == 8
 
 
 def two_types(slowness: float, **names: float | None) -> HostedJob:
@@ -218,36 +154,12 @@ def test_loads_are_predicted_on_the_host_they_go_to() -> None:
         assert all(isinstance(each, Skip) or not isinstance(each, Planned) for each in decisions)
 
 
-def test_a_type_that_is_away_for_a_window_keeps_its_speed() -> None:
-    made = two_types(2.0)
-    decider = made.decider(load_distance=1000.0)
-    for _ in range(8):
-        made.round(decider)
-    assert capacities(decider) == pytest.approx({W0: 1.0, W1: 1.0, W2: 0.5, W3: 0.5})
-    costs, whole = decider.known.capacity.costs, made.window()
-    for gone in ("fast", "slow"):
-        there = tuple(each for each in whole.hosts if each.type != gone)
-        assert not costs.observe(replace(whole, hosts=there))
-    assert not costs.observe(whole)
-    assert costs.of_hosts() == pytest.approx({H0: 1.0, H1: 1.0, H2: 0.5, HostId("h3"): 0.5})
-
-
 def test_types_that_no_operator_has_run_on_are_compared_by_their_measured_speed() -> None:
     made = two_types(2.0, fast=1.2, slow=0.6)
     made.owners = {each: (W0, W1)[number % 2] for number, each in enumerate(made.owners)}
     decider = made.decider()
     made.round(decider)
     assert capacities(decider) == pytest.approx({W0: 1.0, W1: 1.0, W2: 0.5, W3: 0.5})
-
-
-def test_hosts_of_one_type_are_equally_fast_whatever_their_key_groups_cost() -> None:
-    made = two_types(1.0)
-    for machine in made.machines.values():
-        machine.type = "same"
-    decider = made.decider()
-    for _ in range(8):
-        made.round(decider)
-    assert set(capacities(decider).values()) == {1.0}
 
 
 def test_the_costs_predict_the_cpu_of_workers() -> None:
@@ -331,28 +243,6 @@ def test_up_to_the_limits_and_where_nothing_is_known_no_host_is_full(machine: Ma
     assert see(made, made.decider(max_disk=0.8, max_link=0.7), 4) == []
 
 
-def test_a_worker_of_which_nothing_is_known_makes_the_cpu_of_its_host_unknown() -> None:
-    made = job({H0: Machine(1.0), H1: Machine(4.0)}, {W0: H0, W1: H0, W2: H1}, partitions=36)
-    decider = made.decider()
-    for _ in range(4):
-        window = made.window()
-        rows = (replace(row, cpu=None, complete=False) if row.worker == W1 else row for row in window.nodes)
-        keys = (replace(row, cpu=None) if row.worker == W1 else row for row in window.key_groups)
-        window = replace(window, nodes=tuple(rows), key_groups=tuple(keys))
-        decider.record(window.end_ms / 1000.0, window)
-    assert told(decider) == []
-
-
-def test_a_gap_in_the_windows_begins_the_count_anew() -> None:
-    full = Machine(4.0, memory_bytes=99, memory_limit_bytes=100)
-    made = job({H0: full, H1: Machine(4.0)}, {W0: H0, W1: H1})
-    decider = made.decider()
-    assert see(made, decider, 2) == []
-    made.number += 5
-    assert see(made, decider, 2) == []
-    assert len(see(made, decider)) == 1
-
-
 # ---- disks as limits of hosts: no plan and no standby fills one beyond its limit, and staying is always allowed
 
 
@@ -380,20 +270,6 @@ def planned(decisions: list[Decision]) -> Planned:
     return found
 
 
-def test_state_goes_only_where_the_disk_has_room_and_the_full_one_is_named() -> None:
-    made = disks_job({H0: disk(50_000), H1: disk(13_500)}, {W0: H0, W1: H1})
-    plan = planned(made.round(made.decider())).plan
-    assert len(plan.moves) == 3
-    assert "full: disk of h1 (0.0 of 0.0 MB)" in plan.detail
-
-
-def test_the_limit_is_a_share_of_the_disk() -> None:
-    made = disks_job({H0: disk(50_000), H1: disk(13_500)}, {W0: H0, W1: H1})
-    assert len(planned(made.round(made.decider(max_disk=0.885))).plan.moves) == 2
-    whole = disks_job({H0: disk(50_000), H1: disk(13_500)}, {W0: H0, W1: H1})
-    assert len(planned(whole.round(whole.decider(max_disk=1.0))).plan.moves) == 8
-
-
 @pytest.mark.parametrize("free", [0, 10_000])
 def test_on_a_disk_that_is_too_full_already_everything_may_stay(free: int) -> None:
     made = disks_job({H0: disk(free), H1: disk(free)}, {W0: H0, W1: H1})
@@ -404,17 +280,6 @@ def test_on_a_disk_that_is_too_full_already_everything_may_stay(free: int) -> No
     assert set(made.owners.values()) == {W0}
     made.machines[H1].disk_free_bytes = 60_000
     assert len(planned(made.round(decider)).plan.moves) == 8, "it goes on when there is room"
-
-
-def test_of_disks_that_nobody_knows_nothing_is_limited() -> None:
-    for unknown in (disk(None), Machine(4.0), Machine(4.0, disk_free_bytes=0)):
-        made = disks_job({H0: disk(0), H1: unknown}, {W0: H0, W1: H1})
-        assert len(planned(made.round(made.decider())).plan.moves) == 8
-
-
-def test_a_move_to_another_worker_of_the_host_needs_room_too() -> None:
-    made = disks_job({H0: disk(12_500)}, {W0: H0, W1: H0})
-    assert len(planned(made.round(made.decider())).plan.moves) == 2
 
 
 def test_a_drain_takes_what_fits_and_the_host_is_named() -> None:
@@ -454,14 +319,6 @@ def test_what_standbys_are_still_to_write_is_no_room_for_others() -> None:
     drain(decider, W0)
     moves = planned(made.round(decider)).plan.moves
     assert {move.key_group for move in moves} == followed, "what they write is counted once, and nothing else fits"
-
-
-def test_a_plan_and_the_standbys_beside_it_share_the_room() -> None:
-    made = disks_job({H0: disk(50_000), H1: disk(13_500)}, {W0: H0, W1: H1}, standbys=1)
-    decider = made.decider()
-    found = planned(made.round(decider))
-    assert len(found.plan.moves) == 3
-    assert not [row for row in found.standbys.values() if W1 in row[1:]]
 
 
 def test_a_move_to_a_standby_leaves_the_standbys_beside_it_their_room() -> None:
@@ -582,11 +439,3 @@ def test_no_disk_is_overfilled_whatever_the_cluster() -> None:
     assert plans >= 5
     assert placed >= 3
     assert full >= 2, "disks were really filled"
-
-
-def test_the_room_of_a_view_is_what_can_arrive() -> None:
-    made = disks_job({H0: disk(50_000), H1: disk(13_500), H2: disk(None)}, {W0: H0, W1: H1, W2: H2})
-    decider = made.decider(load_distance=1000.0)
-    made.round(decider)
-    view = of_type(SmoothedView, decider.known.views[APP])
-    assert free_disks(view) == pytest.approx({H0: 40_000.0, H1: 3_500.0})

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from tests.controller.decider.decider_situations import a_round
@@ -14,9 +13,8 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.predictions import RoundMeasured
 from trimtab_controller.decider.policies.instance import instance_of, question_of
 from trimtab_controller.decider.values.decision import Decision, Planned, Skip, describe
-from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.values.settings import Requirements, Settings
-from trimtab_controller.decider.window.collocation import loads_foreseen, planned_with, saved_since
+from trimtab_controller.decider.window.collocation import loads_foreseen, saved_since
 from trimtab_controller.decider.window.view import PlannableView, SmoothedView
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Method
@@ -27,7 +25,6 @@ from trimtab_protocol.messages.snapshot import Snapshot
 ALBIC = Settings(method=Method.ALBIC, max_migrations=8, min_windows=2)
 MILP = replace(ALBIC, method=Method.MILP)
 NO_TRIALS = replace(ALBIC, trial_pairs=0)
-FEW = 1_000.0
 
 
 class Watched:
@@ -121,39 +118,6 @@ def test_loads_are_foreseen_with_what_becomes_local_and_what_becomes_remote() ->
     assert saved_since(before, replace(after, flows={})) is None
 
 
-def six_flows(settings: Settings, *, state_bytes: int) -> int:
-    """How many key groups move for six flows of a tuple a second, of which the costs and the saving are known."""
-    job = TalkingJob(pairs=6, workers=2, rate=1.01, work=0.02, noise=QUIET, apart=True, state_bytes=state_bytes)
-    watched = Watched(job, replace(settings, remote_tuple_cpu_s=0.04, min_gain=0.01)).run(8)
-    assert set(watched.view.remote_costs) == {HEAD, TAIL}
-    return watched.moves
-
-
-def test_six_flows_of_a_tuple_a_second_between_gigabytes_move_nothing() -> None:
-    assert six_flows(ALBIC, state_bytes=10**9) == 0
-    assert six_flows(ALBIC, state_bytes=1000) > 0, "small states are moved for it"
-    assert six_flows(replace(ALBIC, pay_back_s=86_400.0), state_bytes=10**9) > 0, "a day is enough"
-
-
-def test_a_plan_says_how_many_tuples_the_broker_is_spared(brought_together: tuple[int, Watched]) -> None:
-    apart, watched = brought_together
-    spared = [
-        each.plan.collocation.spared_s
-        for each in watched.decisions
-        if isinstance(each, Planned) and each.plan.collocation is not None
-    ]
-    moved = float(np.sort(watched.job.rates).mean()) * (apart - watched.job.remote)
-    assert sum(spared) == pytest.approx(moved, rel=0.3)
-
-
-def test_the_solver_is_left_alone_where_all_that_is_remote_saves_too_little() -> None:
-    job = TalkingJob(pairs=6, workers=2, rate=1.01, noise=QUIET, apart=True)
-    settings = replace(ALBIC, remote_tuple_cpu_s=1e-4)
-    watched = Watched(job, settings).run(4)
-    assert planned_with(settings, watched.view) is Method.ALBIC
-    assert [each.reason for each in watched.decisions if isinstance(each, Skip)][-1] is SkipReason.INSIDE_BAND
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_a_job_without_communication_cost_is_planned_as_for_balance_alone(seed: int) -> None:
     def played(settings: Settings) -> list[Decision]:
@@ -169,12 +133,6 @@ def test_a_job_without_communication_cost_is_planned_as_for_balance_alone(seed: 
             assert isinstance(theirs, Skip)
             assert isinstance(ours, Skip)
             assert ours.reason is theirs.reason
-
-
-def test_nothing_moves_for_costs_that_cannot_be_seen_without_trials() -> None:
-    watched = Watched(TalkingJob(apart=True, pairs=24), replace(NO_TRIALS, load_distance=50.0)).run(10)
-    assert watched.moves == 0
-    assert describe(watched.decisions[-1]).endswith("collocation: not used, no significant saving is measured")
 
 
 def test_snapshots_carry_the_costs_and_a_replay_finds_the_same_plan() -> None:

@@ -20,14 +20,7 @@ from trimtab_controller.execution.state import placement_of
 from trimtab_controller.execution.windows import ownership
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, PairWindow, Snapshot
-
-
-def test_a_whole_snapshot_is_a_view() -> None:
-    view = of_type(MeasuredView, look(WHOLE, draining=frozenset({W1})))
-    assert view.owners == {kg(0): W0, kg(1): W0, kg(2): W1}
-    assert [row.load for row in view.key_groups] == [10.0, 10.0, 10.0], "percent of one core"
-    assert (view.draining, view.hosts, view.start_s) == ((W1,), {W0: "h0", W1: "h1"}, 1000.0)
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
 
 
 @pytest.mark.parametrize(
@@ -144,15 +137,6 @@ def test_of_an_operator_with_fewer_key_groups_than_before_the_others_are_gone() 
     assert found.owners == {kg(0): W0, kg(1): W1}
 
 
-def test_what_is_declared_and_not_reported_is_missing() -> None:
-    more = {OPERATOR: 3, TOTALS: 2}
-    found = of_type(NotReady, look(seen_with(declaring(more, more), *WHOLE.key_groups, *of(TOTALS, W0))))
-    assert (found.reason, found.detail) == (
-        SkipReason.KEY_GROUPS_MISSING,
-        "1 key groups were not reported: totals/1",
-    )
-
-
 def test_workers_that_declare_different_operators_are_named_with_what_they_declare() -> None:
     sides = declaring({OPERATOR: 3, TOTALS: 2}, {OPERATOR: 4, TOTALS: 2})
     found = of_type(NotReady, look(seen_with(sides, *of(OPERATOR, W0, W0, W1), *of(TOTALS, W0, W1))))
@@ -185,15 +169,6 @@ def test_while_an_agent_does_not_say_it_the_placement_tells_the_key_groups() -> 
     assert isinstance(look(seen_with(declaring({OPERATOR: 3}, None), *WHOLE.key_groups)), MeasuredView)
     renamed = seen_with(declaring({TOTALS: 3}, None), *of(TOTALS, W0, W0, W1))
     assert reason_of(look(renamed)) is SkipReason.KEY_GROUPS_MISSING
-
-
-def test_pairs_of_key_groups_that_are_gone_are_left_out() -> None:
-    pairs = tuple(
-        PairWindow(source=kg(0), target=target, tuples_s=1.0, bytes_s=1.0)
-        for target in (kg(1), kg(2), KeyGroup(APP, TOTALS, 0))
-    )
-    seen = seen_with(declaring({OPERATOR: 2}, {OPERATOR: 2}), *of(OPERATOR, W0, W1))
-    assert of_type(MeasuredView, look(replace(seen, pairs=pairs))).flows == {(kg(0), kg(1)): 1.0}
 
 
 def test_two_workers_under_one_name_are_named_with_their_hosts() -> None:

@@ -57,11 +57,6 @@ def test_an_operator_moves_a_key_group_at_once_even_where_that_balances_worse() 
     assert (decision.answered, decision.keep_until) == ((TO_W1.key,), 1012.0 + 3600.0)
 
 
-def test_the_moves_back_are_a_plan_with_that_reason() -> None:
-    decision = of_type(Planned, said(deciding(), wish((0, W1), undoes="1.7")))
-    assert (decision.plan.reason, decision.plan.detail) == (PlanReason.UNDO, "undo plan 1.7: bench")
-
-
 def test_what_cannot_be_moved_is_refused_as_a_whole_with_the_reason() -> None:
     asked = "; asked for by ann: bench"
     assert refusal(deciding(), wish((0, W1), (7, W1))) == f"app: there is no key group app/sums/7{asked}"

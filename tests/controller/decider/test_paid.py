@@ -46,13 +46,6 @@ def test_a_move_has_paid_if_its_workers_are_nearer_to_the_mean_than_without_it(
     assert (found.load_pct, found.paid) == (loads[0][1], paid)
 
 
-def test_only_moves_for_balance_are_judged_by_loads() -> None:
-    loads = ((W1, 20.0), (W0, 10.0), (W1, 30.0), (W2, 30.0))
-    for kind in (PlanReason.DRAIN, PlanReason.COLLOCATION, None):
-        assert [each.paid for each in measured_moves(moved(kind=kind), view(*loads))] == [None]
-    assert [each.paid for each in measured_moves(moved(), view(*loads, draining=W0))] == [None]
-
-
 def test_what_was_not_made_or_has_moved_on_is_left_out_and_unknown_loads_are_unknown() -> None:
     loads = ((W1, 20.0), (W0, 10.0))
     assert measured_moves(moved(HandoverPhase.FAILED), view(*loads)) == ()

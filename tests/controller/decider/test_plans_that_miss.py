@@ -143,17 +143,6 @@ def blind() -> Job:
     return job
 
 
-def test_plans_that_are_kept_go_on() -> None:
-    job = Job(on_w0=12)
-
-    actions = job.windows(8)
-
-    assert [(each.load_distance, each.incomparable, each.missed) for each in measured(actions)] == [
-        (pytest.approx(distance), None, ()) for distance in (40.0, 20.0, 0.0)
-    ]
-    assert last_skip(actions).reason is SkipReason.INSIDE_BAND
-
-
 def test_a_worker_that_is_measured_as_zero_is_given_no_more_after_two_plans() -> None:
     job = Job()
     job.charged[W1] = 0.0
@@ -175,26 +164,6 @@ def test_a_worker_that_is_measured_as_zero_is_given_no_more_after_two_plans() ->
     )
     [concern] = job.decider.known.concerns
     assert (concern.kind, concern.app, concern.workers) == (ConcernKind.PLANS_MISS, APP, (W1,))
-
-
-def test_a_single_round_that_missed_is_left_to_chance() -> None:
-    job = Job()
-    job.charged[W1] = 0.0
-    job.windows(2)
-    job.charged[W1] = 1.0
-
-    actions = job.windows(12)
-
-    assert last_skip(actions).reason is not SkipReason.PLANS_MISS
-    assert job.decider.known.concerns == ()
-
-
-def test_drains_go_on(blind: Job) -> None:
-    blind.intents(Drain(worker=W0, by="op", at=1.0, reason="kernel"))
-
-    blind.window()
-
-    assert blind.plans == 3
 
 
 @pytest.mark.parametrize("what", ["agreed", "restarted", "gone", "resumed", "hour"])

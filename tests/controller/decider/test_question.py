@@ -12,7 +12,7 @@ from tests.controller.decider.hosted_job import Ticks
 from tests.narrow import of_type
 from trimtab_controller.decider.policies.instance import instance_of, question_of
 from trimtab_controller.decider.values.settings import Settings
-from trimtab_controller.decider.window.owned import Owned, OwnedTable
+from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import PlannableView, Room, Worker
 from trimtab_controller.solver.answer import Copies, Method
 from trimtab_controller.solver.balance import OBSTACLES, answer, collocation_problem_of, limits_of, problem_of
@@ -157,24 +157,6 @@ def test_a_reader_of_limits_of_nodes_finds_none_that_binds() -> None:
     for node in document["nodes"]:
         for name in node["limits"]:
             assert not [each for each in document["key_groups"] if name in each["usage"]]
-
-
-def test_rows_in_another_order_are_named_by_their_places() -> None:
-    view = view_of(1, shuffled=True)
-    asked = question_of(view, ALBIC, 1.0)
-    assert asked.flows is not None
-    names = [row.key_group for row in view.key_groups]
-    found = {
-        (names[source], names[target]): rate
-        for source, target, rate in zip(asked.flows.source, asked.flows.target, asked.flows.rate, strict=True)
-    }
-    assert found == {ends: rate for ends, rate in view.flows.items() if set(ends) <= set(names)}
-    assert [view.workers[place].id for place in asked.owner] == [row.owner for row in view.key_groups]
-
-
-def test_without_key_groups_no_place_is_found() -> None:
-    table = OwnedTable.of(APP, ())
-    assert table.places_of([kg("in", 0)]).tolist() == [-1]
 
 
 def test_a_key_group_that_is_too_heavy_for_the_others_is_named_as_stuck() -> None:

@@ -9,9 +9,8 @@ from trimtab_controller.decider.memory.remote_costs import KEEP_S, MAX_OPERATORS
 from trimtab_controller.decider.policies.smaller import potential_of
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import EndCosts, PlannableView, Worker
-from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
+from trimtab_models.albic.fit import TupleCost, Unknown
 from trimtab_protocol.messages.names import HostId, OperatorId
-from trimtab_protocol.messages.snapshot import Snapshot
 
 
 def learned(job: TalkingJob, windows: int = 12, costs: RemoteCostTracker | None = None) -> RemoteCostTracker:
@@ -34,27 +33,6 @@ def test_costs_are_found_within_their_errors_where_some_pairs_are_together() -> 
         assert abs(cost.value - true) < 3 * cost.error < 60e-6
 
 
-def test_without_noise_they_are_exact_and_without_a_cost_there_is_none() -> None:
-    exact = both(learned(TalkingJob(noise=QUIET)))
-    assert [each.value for each in exact if isinstance(each, TupleCost)] == [
-        pytest.approx(100e-6),
-        pytest.approx(120e-6),
-    ]
-    for cost in both(learned(TalkingJob(pairs=96, sending=0.0, receiving=0.0))):
-        assert isinstance(cost, TupleCost)
-        assert not cost.significant
-
-
-def test_where_no_pair_is_together_or_all_are_nothing_is_known() -> None:
-    assert both(learned(TalkingJob(apart=True))) == (Unknown.ALL_REMOTE, Unknown.ALL_REMOTE)
-    together = TalkingJob(apart=True)
-    for each in range(together.pairs):
-        together.owners[kg(TAIL, each)] = together.owners[kg(HEAD, each)]
-    costs = learned(together)
-    assert both(costs) == (Unknown.ALL_LOCAL, Unknown.ALL_LOCAL)
-    assert (costs.of(APP)[HEAD].receiving, costs.of(APP)[TAIL].sending) == (Unknown.NO_TUPLES, Unknown.NO_TUPLES)
-
-
 def come_together(job: TalkingJob, pairs: range) -> None:
     for each in pairs:
         job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
@@ -72,14 +50,6 @@ def test_what_became_local_is_compared_with_what_did_not_in_the_same_windows() -
     come_together(job, range(24, 48))
     learned(job, 20, costs)
     assert all(isinstance(each, TupleCost) and each.significant for each in both(costs)), "past periods are kept"
-
-
-def test_where_all_pairs_come_together_at_once_nothing_is_known() -> None:
-    """Whatever else changed at that time would count as a saving."""
-    job = TalkingJob(apart=True, pairs=48)
-    costs = learned(job)
-    come_together(job, range(48))
-    assert both(learned(job, 6, costs)) == (Unknown.ALIKE, Unknown.ALIKE)
 
 
 @pytest.mark.parametrize("drift", [-1 / 120, 1 / 60])
@@ -170,28 +140,6 @@ def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() ->
     assert see(0.0) == frozenset()
 
 
-def test_one_pair_together_says_nothing() -> None:
-    job = TalkingJob(apart=True, pairs=48)
-    job.owners[kg(TAIL, 0)] = job.owners[kg(HEAD, 0)]
-    assert not any(isinstance(each, TupleCost) for each in both(learned(job)))
-
-
-def test_windows_that_are_not_measured_in_full_are_left_out() -> None:
-    def marred(snapshot: Snapshot) -> Snapshot:
-        nodes = tuple(replace(row, complete=row.worker != "w0") for row in snapshot.nodes)
-        rows = tuple(replace(row, cpu=9.0) if row.worker == "w0" else row for row in snapshot.key_groups)
-        return replace(snapshot, nodes=nodes, key_groups=rows)
-
-    job, costs = TalkingJob(noise=QUIET, pairs=48), RemoteCostTracker()
-    for _ in range(6):
-        costs.observe(marred(job.window()), {})
-    assert costs.of(APP)[HEAD].key_groups == 32
-    assert [each.value for each in both(costs) if isinstance(each, TupleCost)] == [
-        pytest.approx(100e-6),
-        pytest.approx(120e-6),
-    ]
-
-
 def test_a_fast_host_makes_no_tuple_cheap() -> None:
     job = TalkingJob(noise=QUIET)
     slow = {row.host: 1.0 if row.worker == "w0" else 0.5 for row in job.window().nodes}
@@ -226,10 +174,3 @@ def test_what_is_gone_is_forgotten_and_what_can_be_invented_is_limited() -> None
     assert len(costs._stays) == MAX_OPERATORS
     costs.forget(APP)
     assert costs.of(APP) == {}
-
-
-def test_there_is_a_fit_for_each_operator_that_exchanges_tuples() -> None:
-    found = learned(TalkingJob()).of(APP)
-    assert list(found) == [HEAD, TAIL]
-    assert all(isinstance(each, CostFit) for each in found.values())
-    assert RemoteCostTracker().of(APP) == {}

@@ -12,10 +12,8 @@ from trimtab_controller.decider.values.decision import Planned, describe
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.copies import Held
 from trimtab_controller.decider.window.view import PlannableView
-from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.plan import Move, Plan, PlanReason
-from trimtab_controller.solver.answer import Answer, Method
-from trimtab_models.instances.scheduling import TableCost
+from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import Basis
@@ -92,29 +90,6 @@ def test_moves_of_equal_load_change_places_so_that_both_go_to_their_standbys() -
     assert told == replace(made, moves=((0, 2), (1, 1)))
 
 
-def test_a_small_key_group_goes_alone_and_a_large_one_stays_where_the_balance_wants_it() -> None:
-    found = view([0, 0, 1, 2, 3], [1.0, 30.0, 30.0, 31.0, 60.0])
-    made = answer(found, (0, 1), (1, 1))
-    told = better(wanted(found), made, placed(found, {0: 2, 1: 3}), SETTINGS)
-    assert told.moves == ((0, 2), (1, 1))
-    assert told.load_distance == distance(found, told.moves)
-
-
-def test_the_larger_state_goes_to_the_standby() -> None:
-    found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0], sizes=[5, 9000, 1, 1, 1])
-    made = answer(found, (0, 1), (1, 2))
-    assert better(wanted(found), made, placed(found, {0: 1, 1: 1}), SETTINGS).moves == ((0, 2), (1, 1))
-
-
-def test_moves_go_to_copies_on_disk_and_rather_to_a_standby() -> None:
-    found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
-    made = answer(found, (0, 1), (1, 2))
-    state = placed(found, {}, {0: {2: 0.3}, 1: {1: 0.9}})
-    assert better(wanted(found), made, state, SETTINGS).moves == ((0, 2), (1, 1))
-    state = placed(found, {0: 1}, {0: {2: 0.3}, 1: {1: 0.9}})
-    assert better(wanted(found), made, state, SETTINGS) is made, "a whole restore is saved where it is"
-
-
 def test_restores_leave_the_host_that_has_most_of_them() -> None:
     found = view([0, 0, 0, 0, 1, 2, 3], [10.0] * 4 + [30.0] * 3, sizes=[900, 800, 50, 70, 1, 1, 1])
     made = answer(found, (0, 1), (1, 1), (2, 2), (3, 3))
@@ -125,23 +100,6 @@ def test_restores_leave_the_host_that_has_most_of_them() -> None:
     heavy = view([0, 0, 0, 1, 2, 3], [30.0, 30.0, 5.0, 10.0, 70.0, 65.0], sizes=[900, 800, 50, 1, 1, 1])
     made = answer(heavy, (0, 1), (1, 1), (2, 3))
     assert better(wanted(heavy), made, Held(), SETTINGS) is made, "the balance comes first"
-
-
-def test_a_host_that_restores_slowly_gets_less_of_the_state() -> None:
-    found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0], sizes=[900, 500, 1, 1, 1])
-    made = answer(found, (0, 1), (1, 2))
-    assert better(wanted(found), made, Held(), SETTINGS) is made
-    slow = LearnedRestores(of_host={HostId("h-w1"): TableCost(values=(3.0, 6.0))})
-    assert better(wanted(found), made, Held(), SETTINGS, learned=slow).moves == ((0, 2), (1, 1))
-
-
-def test_nothing_changes_without_standbys_or_with_albic() -> None:
-    found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
-    made = answer(found, (0, 1), (1, 2))
-    assert better(wanted(found), made, placed(found, {}), SETTINGS) is made
-    assert better(wanted(found), made, Held(), SETTINGS) is made
-    together = replace(SETTINGS, method=Method.ALBIC, remote_tuple_cpu_s=1e-4)
-    assert better(wanted(found), made, placed(found, {0: 2, 1: 1}), together) is made
 
 
 @settings(max_examples=200, deadline=None)

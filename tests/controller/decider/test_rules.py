@@ -1,7 +1,6 @@
 """Rules: read from the configuration, kept by every decision, carried out where broken, told where they conflict."""
 
 import random
-from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,8 +14,6 @@ from trimtab_controller.decider.policies.instance import instance_of, question_o
 from trimtab_controller.decider.values.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.values.reasons import ConcernKind
 from trimtab_controller.decider.values.rules import read_rules
-from trimtab_controller.decider.window.owned import OwnedTable
-from trimtab_controller.decider.window.placing import Places
 from trimtab_controller.decider.window.view import PlannableView, SmoothedView
 from trimtab_controller.loop.why import why_here
 from trimtab_controller.plan import MoveReason, PlanReason
@@ -26,7 +23,7 @@ from trimtab_models.balance.problem import problem_of
 from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.messages.intents import Drain, Intent
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
-from trimtab_protocol.messages.rules import BadRule, Rule, RuleKind
+from trimtab_protocol.messages.rules import Rule, RuleKind
 
 WORKERS = tuple(WorkerId(f"w{number}") for number in range(4))
 FAST = Rule(name="fast", kind=RuleKind.POOL, reason="SSDs", key_groups=((0, 3),), workers=("w0", "w1"))
@@ -87,13 +84,6 @@ def test_key_groups_that_break_a_rule_move_although_the_load_is_level() -> None:
     assert len(found) == 1, "and then nothing is left to do"
 
 
-def test_a_rule_that_holds_already_moves_nothing_and_one_that_has_ended_is_forgotten() -> None:
-    level = job(Rule(name="all", kind=RuleKind.POOL, reason="r", workers=("w*",)))
-    assert plans(level, level.decider(), 3) == []
-    over = job(replace(NOT_W3, until=1000.0))
-    assert plans(over, over.decider(), 3) == []
-
-
 def test_what_is_frozen_stays_also_on_a_worker_that_is_drained() -> None:
     of = job(Rule(name="release", kind=RuleKind.FREEZE, reason="they deploy", key_groups=((0, 0),)))
     decider = of.decider()
@@ -143,16 +133,6 @@ def intents(*given: Intent) -> Any:
     from trimtab_controller.decider.events import IntentsChanged
 
     return IntentsChanged(intents=given)
-
-
-def test_a_drain_goes_to_workers_that_the_rules_allow() -> None:
-    of = job(FAST)
-    decider = of.decider()
-    plans(of, decider, 3)
-    decider.on_event(0.0, intents(Drain(worker=WORKERS[0], by="op", at=1.0, reason="kernel")))
-    plans(of, decider, 6)
-    assert WORKERS[0] not in of.owners.values()
-    assert breaches(of) == []
 
 
 def test_first_placement_standbys_and_collocation_keep_the_rules() -> None:
@@ -278,14 +258,6 @@ def test_a_spread_without_zones_is_told() -> None:
     assert len(of.followers) == 16
 
 
-def test_a_pin_is_about_the_owner_only() -> None:
-    of = job(Rule(name="here", kind=RuleKind.PIN, reason="licence", key_groups=((0, 3),), workers=("w2",)), standbys=1)
-    plans(of, of.decider(), 6)
-    assert breaches(of) == []
-    assert [of.owners[kg(number)] for number in range(4)] == ["w2"] * 4
-    assert {zone_of(of, of.followers[kg(number)][0]) for number in range(4)} == {"a"}
-
-
 def test_with_more_to_move_than_a_plan_may_the_highest_priority_leaves_first() -> None:
     first = Rule(name="gold", kind=RuleKind.PRIORITY, reason="pays", key_groups=((8, 11),), priority=10)
     last = Rule(name="batch", kind=RuleKind.PRIORITY, reason="can wait", key_groups=((12, 15),), priority=-10)
@@ -321,17 +293,6 @@ def test_the_moves_of_a_plan_know_their_priority() -> None:
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
-
-
-def test_key_groups_with_the_same_rules_form_a_class() -> None:
-    rows = job().owners
-    table = OwnedTable.of(APP, [row for row in observed(job(), job().decider()).owned if row.key_group in rows])
-    workers = [(worker, HostId(f"h{worker[1:]}"), None) for worker in WORKERS]
-    where = Places.of((FAST, NOT_W3), table, workers)
-    assert Counter(where.class_of.tolist()) == {0: 12, 1: 4}
-    assert where.allowed.tolist() == [[True, True, True, False], [True, True, False, False]]
-    assert Places.of((), table, workers).idle
-    assert Places.of((FAST,), table, workers).of_question is not None
 
 
 # ---- how rules are read from the configuration
@@ -393,12 +354,6 @@ def test_a_rule_is_read_with_all_that_it_can_say() -> None:
 def test_a_wrong_rule_is_refused_with_what_was_found_and_expected(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(BadMessage, match=said):
         read({"name": "a", "reason": "b", **wrong})
-
-
-def test_a_rule_says_by_itself_what_its_kind_expects() -> None:
-    with pytest.raises(BadRule) as found:
-        Rule(name="a", kind=RuleKind.PRIORITY, reason="b")
-    assert str(found.value) == "kind: found 'priority', expected priority beside the kind priority"
 
 
 def test_rules_have_names_of_their_own_and_reasons() -> None:

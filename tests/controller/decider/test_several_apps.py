@@ -59,16 +59,6 @@ def asked(actions: list[Action]) -> list[AppId]:
     return [action.view.app for action in actions if isinstance(action, Solve)]
 
 
-def test_the_first_placements_of_all_apps_follow_from_one_window() -> None:
-    actions = decider(execution(None)).on_event(1011.0, both())
-    adopted = [action.decision for action in actions if isinstance(action, Decided)]
-    assert [(type(each), each.app) for each in adopted if isinstance(each, Adopted)] == [
-        (Adopted, OTHER),
-        (Adopted, APP),
-    ]
-    assert len(adopted) == len(actions) == 2
-
-
 def test_the_next_app_follows_when_the_solver_has_answered() -> None:
     made = decider(placed())
     assert asked(made.on_event(1011.0, both())) == [OTHER], "the one with the larger load distance first"

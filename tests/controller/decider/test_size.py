@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.controller.decider.sized_apps import ACT, Fleet, facts, pool, verdict, word, worker
+from tests.controller.decider.sized_apps import ACT, Fleet, facts, verdict, word, worker
 from trimtab_controller.decider.memory.forecasts import Ahead, Peak
 from trimtab_controller.decider.policies.size_facts import Pool
 from trimtab_controller.decider.policies.smaller import bound_after_loss, can_be_spread, leavers
-from trimtab_controller.decider.policies.verdict import LastingNeed, judge
+from trimtab_controller.decider.policies.verdict import judge
 from trimtab_controller.decider.values.decision import SizeDirection
 from trimtab_controller.decider.values.plan_settings import BadPeriod, CronPeriod
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
@@ -46,12 +46,6 @@ def test_the_delay_counts_from_the_first_window_of_an_unbroken_need() -> None:
     assert not again.due
 
 
-def test_a_window_of_which_nothing_is_known_does_not_break_a_need_but_two_minutes_do() -> None:
-    need = LastingNeed(direction=SizeDirection.OUT, since=900.0, seen=950.0)
-    assert judge(facts(4, 3.6, 1000.0), ACT, need=need)[0].due
-    assert not judge(facts(4, 3.6, 1090.0), ACT, need=need)[0].due
-
-
 def test_a_step_at_most_doubles_the_app_and_adds_one_worker_at_least() -> None:
     assert verdict(facts(4, 40.0)).wanted == 8
     careful = replace(ACT, scale_up_max_factor=0.0)
@@ -64,25 +58,6 @@ def test_a_step_at_most_doubles_the_app_and_adds_one_worker_at_least() -> None:
     )
 
 
-def test_the_fixed_use_of_more_workers_counts() -> None:
-    assert verdict(facts(4, 3.2)).wanted is not None
-    assert verdict(facts(4, 3.2, fixed=0.0)).wanted == 4
-    assert verdict(facts(4, 3.2, fixed=0.1)).wanted == 6
-
-
-def test_what_piles_up_until_workers_run_is_to_be_worked_off_too() -> None:
-    """2 cores too much for 180 s are 360 core seconds: 1.2 cores for 5 minutes."""
-    assert verdict(facts(10, 12.0, catch_up_s=300.0)).wanted == 18, "12 / 0.7"
-    assert verdict(facts(10, 12.0, restart_s=60.0, catch_up_s=300.0)).wanted == 18, "0.4 cores more: 12.4 / 0.7"
-    assert verdict(facts(10, 12.0, restart_s=180.0, catch_up_s=300.0)).wanted == 19, "1.2 cores more: 13.2 / 0.7"
-    assert verdict(facts(10, 9.0, restart_s=180.0, catch_up_s=300.0)).wanted == 13, "nothing piles up"
-
-
-def test_what_the_pool_lacks_is_short() -> None:
-    found = verdict(facts(4, 3.6, pool=pool(50)))
-    assert ([row.worker for row in found.start], found.short, found.desired) == (["w50"], 1, 6)
-
-
 def test_what_the_hook_adds_has_some_time_to_come() -> None:
     asked = (SizeChange(at=900.0, before=4, after=6, rate=1.0),)
     hooked = replace(ACT, hook=("add",))
@@ -92,11 +67,6 @@ def test_what_the_hook_adds_has_some_time_to_come() -> None:
     slow = facts(4, 3.6, 1020.0, pool=(), restart_s=150.0)
     assert not verdict(slow, hooked, changes=asked).due, "one has taken longer than configured"
     assert verdict(facts(6, 5.6, pool=()), hooked, changes=asked).due
-
-
-def test_nothing_else_starts_while_a_worker_starts() -> None:
-    found = verdict(facts(4, 3.6, starting=(WorkerId("w50"),)))
-    assert (found.due, found.detail.endswith("waiting for w50 to run")) == (False, True)
 
 
 def test_workers_that_leave_are_kept_before_others_are_started() -> None:
@@ -147,11 +117,6 @@ def test_scaling_that_did_not_raise_the_rate_stops(rate: float, behind: float, a
     assert (found.in_vain, found.due) == (vain, not vain)
 
 
-def test_a_scale_in_is_never_in_vain() -> None:
-    shrunk = (SizeChange(at=700.0, before=5, after=4, rate=500.0),)
-    assert not verdict(facts(4, 3.9, behind=1.0), changes=shrunk).in_vain
-
-
 def test_only_so_many_changes_are_made_in_an_hour() -> None:
     changes = tuple(SizeChange(at=1000.0 - 60.0 * n, before=5, after=4, rate=1.0) for n in range(6, 0, -1))
     found = verdict(facts(4, 3.6), changes=changes)
@@ -170,30 +135,12 @@ def test_below_the_band_those_with_the_least_state_leave() -> None:
     assert advised.desired == 3
 
 
-def test_the_desired_number_stays_while_the_workers_that_were_asked_for_come() -> None:
-    grown = (SizeChange(at=950.0, before=4, after=6, rate=1.0),)
-    for end_s, desired in ((1000.0, 6), (950.0 + ACT.restart_s, 4)):
-        assert judge(facts(4, 2.8, end_s), ACT, changes=grown)[0].desired == desired
-    shrunk = (SizeChange(at=950.0, before=6, after=4, rate=1.0),)
-    assert judge(facts(4, 2.8), ACT, changes=shrunk)[0].desired == 4
-
-
-def test_an_app_above_max_workers_shrinks_as_far_as_its_demand_allows() -> None:
-    found = verdict(facts(6, 3.0), replace(ACT, max_workers=4))
-    assert (found.wanted, "max_workers is 4" in found.detail) == (5, True)
-
-
 def test_the_desired_number_falls_only_when_those_that_leave_are_empty() -> None:
     leaving = (WorkerId("w02"),)
     for key_groups, desired in ((3, 3), (0, 2)):
         gone = worker(2, stays=False, key_groups=key_groups)
         seen = replace(facts(2, 1.2), workers=(worker(0), worker(1), gone), leaving=leaving)
         assert verdict(seen).desired == desired
-
-
-def test_a_scale_in_waits_for_its_hour() -> None:
-    assert not verdict(facts(6, 1.8), held_s=3580.0).due
-    assert verdict(facts(6, 1.8), held_s=3590.0).due
 
 
 def test_only_workers_that_can_be_started_again_leave_and_never_too_many() -> None:
@@ -223,11 +170,6 @@ def test_a_smaller_cluster_must_survive_the_loss_of_a_host() -> None:
     assert "one worker" not in warned.detail
     assert "2 workers would be at 117% at least after the loss of a host, above 100%" in warned.detail
     assert verdict(facts(3, 1.17, standbys=1), replace(ACT, max_utilisation_after_loss=1.2)).wanted == 2
-
-
-def test_owners_and_standbys_keep_their_hosts() -> None:
-    found = verdict(facts(2, 0.2, standbys=1))
-    assert (found.direction, "one worker would be on one host" in found.detail) == (SizeDirection.STAY, True)
 
 
 def test_no_worker_leaves_while_another_one_does() -> None:
@@ -398,23 +340,6 @@ def test_a_peak_that_is_forecast_is_met_ahead() -> None:
     assert not judge(facts(4, 2.0, ahead=ahead(soon=4.9)), ACT)[0].due, "the delay holds for forecasts too"
 
 
-def test_a_forecast_below_the_demand_changes_nothing() -> None:
-    seen = facts(4, 3.6)
-    assert verdict(replace(seen, ahead=ahead(soon=1.0, later=1.0))) == verdict(seen)
-    assert verdict(facts(4, 2.4, ahead=ahead(soon=3.3))).direction is SizeDirection.STAY
-
-
-def test_a_forecast_can_ask_for_more_than_the_demand_does() -> None:
-    found = verdict(facts(4, 3.6, ahead=ahead(soon=5.5)))
-    assert found.wanted == 8
-    assert "forecast" not in found.detail, "it would be more workers without it, too"
-
-
-def test_nothing_piles_up_before_a_peak_that_is_only_forecast() -> None:
-    slow = facts(10, 5.0, restart_s=180.0, catch_up_s=300.0, ahead=ahead(soon=12.0))
-    assert verdict(slow).wanted == 18, "12 / 0.7"
-
-
 def test_no_worker_leaves_before_a_peak_that_is_forecast() -> None:
     calm = facts(4, 1.0)
     assert verdict(calm).wanted == 2
@@ -425,11 +350,6 @@ def test_no_worker_leaves_before_a_peak_that_is_forecast() -> None:
         "(mean error 0.10 cores, of the last value 0.50)"
     )
     assert verdict(replace(calm, ahead=ahead(later=2.0))).wanted == 3, "as many leave as the peak allows"
-
-
-def test_what_stands_against_a_smaller_cluster_anyway_is_not_put_down_to_the_forecast() -> None:
-    few = replace(ACT, min_workers=4)
-    assert verdict(facts(4, 1.0, ahead=ahead(later=2.8)), few).detail.endswith("but min_workers is reached")
 
 
 def test_an_operators_word_goes_before_a_forecast() -> None:

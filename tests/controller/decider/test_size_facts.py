@@ -1,6 +1,5 @@
 """What the size of an app is judged by: demand, also where it is unknown, capacity, fixed use, and who can leave."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -19,17 +18,15 @@ from trimtab_controller.decider.policies.size_facts import (
     SizeFacts,
     facts_of,
     helps,
-    restartable,
     startable,
     with_gains,
 )
 from trimtab_controller.decider.policies.sizes import KEPT, LONGEST_S, Starts
 from trimtab_controller.decider.values.decision import PoolWorker
-from trimtab_controller.decider.values.reasons import Concern, ConcernKind, SkipReason
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind
 from trimtab_controller.decider.window.concerns import ClusterUse, WorkerUse, crash_concerns
-from trimtab_controller.decider.window.demand import Blocked
 from trimtab_controller.decider.window.owned import Owned
-from trimtab_controller.decider.window.view import FixedWorker, PlannableView, Worker
+from trimtab_controller.decider.window.view import FixedWorker, PlannableView
 from trimtab_controller.execution.state import ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.intents import Drain
@@ -37,8 +34,6 @@ from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
-
-W2, W3 = WorkerId("w2"), WorkerId("w3")
 
 
 def view(*fixed: FixedWorker, kept: tuple[Owned, ...] = (), draining: bool = False) -> PlannableView:
@@ -58,10 +53,6 @@ def use(used_pct: float | None = 70.0, **changes: object) -> ClusterUse:
 def facts(seen: PlannableView, gaps: Gaps = Gaps(), used: ClusterUse = use(), **changes: object) -> SizeFacts:  # noqa: B008
     default = {"pool": (), "leaving": (), "starting": (), "returnable": None, "restart_s": 30.0, "catch_up_s": 300.0}
     return facts_of(seen, gaps, used, **(default | changes))  # type: ignore[arg-type]
-
-
-def away(name: WorkerId, known: Worker | None) -> FixedWorker:
-    return FixedWorker(id=name, reason=SkipReason.WORKER_MISSING, detail="", worker=known)
 
 
 def test_demand_fixed_use_and_capacity_are_in_cores() -> None:
@@ -90,32 +81,6 @@ def test_the_rate_of_a_worker_that_does_not_say_it_counts_like_that_of_the_other
     assert facts(view(), used=ClusterUse()).rate is None
 
 
-def test_a_process_that_does_not_say_what_it_uses_is_judged_by_its_key_groups() -> None:
-    assert facts(view(), used=use(None)).fixed == 0.0
-
-
-def test_a_worker_that_is_drained_has_demand_and_no_capacity() -> None:
-    found = facts(view(draining=True))
-    assert (found.demand, found.capacity) == (pytest.approx(1.8), 1.0)
-    assert [each.stays for each in found.workers] == [True, False]
-
-
-def test_fixed_workers_count_with_their_capacity_and_their_known_demand() -> None:
-    found = facts(view(away(W2, a_worker(W2, capacity=1.5)), kept=(owned(kg(3), W2, 50.0, 1000),)))
-    assert (found.demand, found.capacity, found.unmeasured) == (pytest.approx(2.3), 4.5, ())
-    assert [(each.id, each.free, each.removable) for each in found.workers][-1] == (W2, False, False)
-
-
-def test_what_is_unknown_of_the_demand_counts_and_an_unknown_capacity_is_named() -> None:
-    found = facts(view(away(W3, None), kept=(owned(kg(3), W3, math.nan, 1000),)), Gaps(stale=1, share=0.1))
-    assert (found.demand, found.unmeasured) == (pytest.approx(2.0), (W3,))
-
-
-def test_only_free_workers_that_can_be_started_again_are_removable() -> None:
-    found = facts(view(away(W2, a_worker(W2))), returnable={W1, W2})
-    assert [each.id for each in found.workers if each.removable] == [W1]
-
-
 def test_workers_on_which_rules_keep_key_groups_are_tied() -> None:
     frozen = Rule(name="a", kind=RuleKind.FREEZE, reason="r", key_groups=((2, 2),))
     pool = Rule(name="b", kind=RuleKind.POOL, reason="r", key_groups=((0, 0),), workers=(W0,))
@@ -125,11 +90,6 @@ def test_workers_on_which_rules_keep_key_groups_are_tied() -> None:
         assert [each.id for each in found.workers if each.tied] == tied, rules
     elsewhere = replace(pool, key_groups=((1, 1),))
     assert not any(each.tied for each in facts(replace(view(), rules=(elsewhere,))).workers), "it is to move to w0"
-
-
-def test_blocked_workers_are_named() -> None:
-    blocked = WorkerUse(app=APP, used_pct=20.0, load_pct=10.0, blocked=Blocked(count=1, first=(kg(0),), backlog=900))
-    assert facts(view(), used=use(w0=blocked)).blocked == (W0,)
 
 
 # ---- the pool: which workers can be started for an app, and which of them crash
@@ -182,13 +142,6 @@ def test_a_worker_adds_what_its_host_has_left_for_it() -> None:
         ("w6", pytest.approx(0.0), False),
     ]
     assert [each.adds is None for each in found] == [False, True, False, False], "nothing is known of h9"
-
-
-def test_workers_that_run_the_app_for_which_they_are_declared_can_be_started_again() -> None:
-    w1, w2 = WorkerId("w1"), WorkerId("w2")
-    rows = [node(W0), node(w1, declared=APP), node(w2, declared=OTHER), pool_away("w5", Absence.STOPPED)]
-
-    assert restartable(snapshot(rows, [pool_owned(0, W0)])) == {w1}
 
 
 def test_crashed_workers_are_a_concern_of_the_app_that_they_are_declared_for_or_ran() -> None:

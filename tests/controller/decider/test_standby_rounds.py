@@ -16,10 +16,10 @@ from tests.controller.decider.deciders import (
     window,
 )
 from tests.narrow import of_type
-from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived, Solve
+from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.standbys import NAMED_S, ROUND, ROUND_INTERVAL_S
-from trimtab_controller.decider.values.decision import Adopted, Planned, Skip, StandbysPlaced, describe, names_of
+from trimtab_controller.decider.values.decision import Adopted, Skip, StandbysPlaced, describe, names_of
 from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
@@ -86,13 +86,6 @@ def test_where_none_are_asked_for_or_nobody_says_it_nothing_is_done(asked: tuple
     assert made.known.missing_standbys == ({} if asked == (None,) else {APP: 0})
 
 
-def test_while_workers_disagree_the_most_is_asked_for() -> None:
-    decision = only(decider(execution(BALANCED)).on_event(1011.0, asking(window(BALANCED), None, 1)))
-    assert isinstance(decision, StandbysPlaced)
-    fewer = only(decider(execution(BALANCED)).on_event(1011.0, asking(window(BALANCED), 0, 1)))
-    assert fewer == decision
-
-
 def test_nothing_is_placed_while_it_must_not_be() -> None:
     in_flight = execution(BALANCED, rounds={APP: a_round(None)})
     for made, reason in (
@@ -108,14 +101,6 @@ def test_nothing_is_placed_while_it_must_not_be() -> None:
     assert decision.reason is SkipReason.HOSTS_LOST
 
 
-def test_a_plan_brings_the_standbys_of_what_it_does_not_move() -> None:
-    made = decider(execution(ON_W0))
-    [solve] = made.on_event(1011.0, asking(window(ON_W0), 1))
-    assert isinstance(solve, Solve)
-    decision = of_type(Planned, only(made.on_event(1011.5, answer((2, 1)))))
-    assert decision.standbys == {kg(0): (W0, W1), kg(1): (W0, W1)}
-
-
 def test_a_plan_that_was_looked_for_in_vain_gives_its_place_to_standbys() -> None:
     present = execution(ON_W0)
     made = decider(present)
@@ -124,14 +109,6 @@ def test_a_plan_that_was_looked_for_in_vain_gives_its_place_to_standbys() -> Non
     published(made, present, dict(decision.rows))
     made.on_event(1031.0, asking(window(ON_W0, 1030.0), 1))
     assert of_type(Skip, only(made.on_event(1031.5, answer()))).reason is SkipReason.NOTHING_BETTER
-
-
-def test_what_drifted_while_the_solver_worked_gets_no_standbys() -> None:
-    made = decider(execution(ON_W0))
-    made.on_event(1011.0, asking(window(ON_W0), 1))
-    elsewhere = {**ON_W0, kg(2): W1}
-    assert made.on_event(1021.0, asking(window(elsewhere, 1020.0), 1)) == []
-    assert isinstance(only(made.on_event(1021.5, answer())), Skip)
 
 
 def test_restores_begin_round_by_round() -> None:
@@ -149,14 +126,6 @@ def test_restores_begin_round_by_round() -> None:
             assert ("still lack one" in decision.detail) == (sum(sizes) < len(many))
             present = published(made, present, dict(decision.rows))
     assert sizes == [EACH, 0, EACH, 1, 0]
-
-
-def test_a_standby_that_is_gone_is_replaced_and_one_too_many_is_dropped() -> None:
-    w2 = WorkerId("w2")
-    made = decider(execution(BALANCED))
-    published(made, execution(BALANCED), {kg(0): (W0, w2), kg(1): (W1, W0, w2)})
-    decision = of_type(StandbysPlaced, only(made.on_event(1011.0, asking(window(BALANCED), 1))))
-    assert decision.rows == WARM
 
 
 THREE = (W0, W1, WorkerId("w2"))
@@ -182,17 +151,6 @@ def test_a_better_standby_replaces_a_present_one_when_all_have_one_and_then_all_
         decision = action.decision  # type: ignore[union-attr]
         assert isinstance(decision, Skip), f"at {end_s} again: {decision}"
     assert made.known.survivals[APP].worst_pct < 60.0
-
-
-def test_loads_that_vary_replace_no_standby() -> None:
-    made = decider(execution(SPREAD))
-    rows = {each: (owner, THREE[(THREE.index(owner) + 1 + each.partition % 2) % 3]) for each, owner in SPREAD.items()}
-    present = published(made, execution(SPREAD), rows)
-    for at, end_s in enumerate(range(1010, 1800, 10)):
-        cpu = 0.1 * (1.0 + 0.1 * (-1) ** at)
-        [action] = made.on_event(end_s + 1.0, asking(window(SPREAD, float(end_s), cpu=cpu, workers=THREE), 1))
-        assert isinstance(action.decision, Skip)  # type: ignore[union-attr]
-    assert present.placements[APP] is not None
 
 
 def test_a_loss_that_would_overload_a_worker_is_a_concern_also_while_a_standby_is_missing() -> None:

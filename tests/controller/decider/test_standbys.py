@@ -1,6 +1,6 @@
 """Which workers stand by: on other hosts, stable, where the least is to be expected."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -16,7 +16,6 @@ from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following, StandbyRows
 from trimtab_controller.decider.memory.standbys import LEAST_LOAD, MOST, SAMPLES, FollowingCosts, StandbyRounds
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
-from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import FixedWorker, SmoothedView, Worker
 from trimtab_controller.execution.state import placement_of
 from trimtab_models.standbys.problem import StandbyBudget
@@ -54,84 +53,7 @@ def count_missing(seen: SmoothedView, placement: Placement, wanted: int) -> int:
     return Following.of(seen, placement).missing(seen, wanted)
 
 
-def chosen(found: StandbyRows) -> dict[int, tuple[str, ...]]:
-    """Standbys by partition, of the rows that change."""
-    return {key_group.partition: row[1:] for key_group, row in found.rows.items()}
-
-
 THREE = [a_worker("a", "h0"), a_worker("b", "h1"), a_worker("c", "h2")]
-
-
-def test_each_key_group_gets_a_standby_and_orphans_are_spread() -> None:
-    seen = view(THREE, ["a"] * 4 + ["b"] * 4 + ["c"] * 4)
-    found = choose_standbys(seen, placed(seen), 1, PLENTY)
-    assert (found.added, found.missing) == (12, 0)
-    inherited: dict[str, Counter[str]] = defaultdict(Counter)
-    for owner, standby in found.rows.values():
-        inherited[owner][standby] += 1
-    assert {owner: set(counts.values()) for owner, counts in inherited.items()} == {"a": {2}, "b": {2}, "c": {2}}
-
-
-def test_the_worker_with_the_least_load_inherits_most_and_capacity_counts() -> None:
-    seen = view([a_worker("a", "h0"), a_worker("b", "h1"), a_worker("c", "h2", 4.0)], ["a"] * 4 + ["b"], [10.0] * 5)
-    standbys = Counter(row[1] for row in choose_standbys(seen, placed(seen), 1, PLENTY).rows.values())
-    assert standbys == {"c": 5}
-
-
-def test_a_standby_that_fits_stays_and_one_that_is_gone_is_replaced() -> None:
-    seen = view(THREE, ["a", "a", "a"])
-    before = placed(seen, {0: ("b",), 1: ("b",), 2: ("gone",)})
-    found = choose_standbys(seen, before, 1, PLENTY)
-    assert chosen(found) == {2: ("c",)}
-    assert count_missing(seen, before, 1) == 1
-
-
-def test_a_lone_worker_lacks_nothing() -> None:
-    seen = view(THREE[:1], ["a", "a"])
-    assert choose_standbys(seen, placed(seen, {0: ("gone",)}), 1, PLENTY) == StandbyRows(rows={kg(0): (WorkerId("a"),)})
-
-
-def test_fewer_wanted_drops_the_last_ones() -> None:
-    seen = view(THREE, ["a", "a"])
-    before = placed(seen, {0: ("c", "b"), 1: ("b",)})
-    assert chosen(choose_standbys(seen, before, 1, PLENTY)) == {0: ("c",)}
-    assert chosen(choose_standbys(seen, before, 0, PLENTY)) == {0: (), 1: ()}
-
-
-def test_an_owner_that_stood_by_is_no_standby_of_its_own() -> None:
-    """Its placed owner is dead: the group gave the key group to the standby."""
-    seen = view(THREE[1:], ["b"])
-    before = replace(placed(seen), owners={OPERATOR: ((WorkerId("a"), WorkerId("b")),)})
-    assert choose_standbys(seen, before, 1, PLENTY).rows == {kg(0): (WorkerId("b"), WorkerId("c"))}
-
-
-@pytest.mark.parametrize(
-    ("budget", "added"),
-    [
-        (StandbyBudget(worker_changes=2), 4),
-        (StandbyBudget(worker_changes=9, worker_bytes=250), 4),
-        (StandbyBudget(worker_bytes=50), 2),
-    ],
-)
-def test_a_worker_begins_only_so_many_restores_in_a_round(budget: StandbyBudget, added: int) -> None:
-    seen = view(THREE, ["a"] * 20)
-    found = choose_standbys(seen, placed(seen), 1, budget)
-    assert (found.added, found.missing, len(found.rows)) == (added, 20 - added, added)
-
-
-def test_state_that_was_not_measured_counts_like_the_largest_of_its_operator() -> None:
-    rows = [
-        Owned(key_group=kg(at), owner=WorkerId("a"), load=1.0, state_bytes=1000 if at == 0 else None) for at in range(8)
-    ]
-    seen = replace(view(THREE[:2], []), key_groups=rows)
-    found = choose_standbys(seen, placed(seen), 1, StandbyBudget(worker_bytes=3000))
-    assert found.added == 3
-
-
-def test_idle_key_groups_are_spread_too() -> None:
-    seen = view(THREE, ["a"] * 10, [0.0] * 10)
-    counts = Counter(row[1] for row in choose_standbys(seen, placed(seen), 1, PLENTY).rows.values())
-    assert counts == {"b": 5, "c": 5}
 
 
 @st.composite
@@ -169,6 +91,11 @@ def _faults(seen: SmoothedView, placement: Placement, wanted: int) -> list[str]:
         if len(set(places)) != len(places) or (apart and host in places):
             faults.append(f"{key_group}: {row} is not apart: {places}")
     return faults
+
+
+def chosen(found: StandbyRows) -> dict[int, tuple[str, ...]]:
+    """Standbys by partition, of the rows that change."""
+    return {key_group.partition: row[1:] for key_group, row in found.rows.items()}
 
 
 @given(situations())

@@ -53,15 +53,6 @@ def test_a_trial_also_follows_a_plan_for_balance_that_would_gain_too_little() ->
     assert plan.planned <= plan.before
 
 
-def test_operators_without_state_are_tried() -> None:
-    assert watched(replace(apart(), state_bytes=None), windows=4).moves == TRIED.max_migrations
-
-
-def test_a_trial_that_shows_no_saving_is_not_continued() -> None:
-    run = watched(apart(cost=0.0), windows=20)
-    assert PAIRS - run.job.remote == run.moves == TRIED.trial_pairs
-
-
 def test_a_trial_goes_on_while_few_key_groups_leave_the_saving_in_doubt() -> None:
     assert watched(apart(pairs=12), replace(TRIED, trial_pairs=6), windows=16).job.remote == 6
     run = watched(apart(pairs=12), windows=16)
