@@ -72,7 +72,7 @@ class Cluster:
         self._published: Placement | None = None
         self._say = say
         self._planted = setup.planted
-        self._command = [sys.executable, "-m", "tests.e2e.steering.app", "worker", "-l", "info", "--without-web"]
+        self._command = [sys.executable, "-m", setup.program, "worker", "-l", "info", "--without-web"]
         self._environments: dict[WorkerId, dict[str, str]] = {}
 
     async def __aenter__(self) -> "Cluster":

@@ -41,6 +41,8 @@ def app_of(features: Collection[Feature]) -> AppId:
 class Setup:
     """One run.  Seconds; `rate` in events per second; `delays_s` by the name of the step they are put before."""
 
+    program: str = "tests.e2e.steering.app"
+    """The module that a worker runs."""
     workers: int = 3
     partitions: int = 8
     rate: float = 120.0

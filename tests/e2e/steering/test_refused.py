@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import shlex
+import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.e2e.steering.app_names import CARELESS, Feature
+from tests.e2e.steering.app_names import CARELESS, Feature, note_fault
 from tests.e2e.steering.cluster import Cluster, until
 from tests.e2e.steering.run_setup import LATE, ODD, Setup
 from tests.e2e.steering.runs import run
@@ -143,3 +144,42 @@ def test_what_an_app_must_not_write_costs_nobody_else_anything(tmp_path: Path) -
 
     assert outcome.complaints == []
     assert sum(late[0][1].values()) > 0, "no write was late"
+
+
+@pytest.mark.e2e
+@pytest.mark.scenario
+def test_a_key_group_stands_again_wherever_it_is_restored(tmp_path: Path) -> None:
+    """After a rebalance, after its owner was killed, and after that one is back and has restored its changelog."""
+
+    async def act(cluster: Cluster) -> None:
+        await begin(cluster)
+        await asyncio.to_thread(limit_records, cluster.broker.address, ODD, TOO_SMALL)
+        partition = await careless(cluster, "large")
+        stands = f"it stands at numbers/{partition} offset "
+        assert await until(lambda: any(stands in each for each in reasons(cluster)), 60.0), reasons(cluster)
+        note_fault(cluster.folder)  # the event, and the few after it that were done, are done again
+        await cluster.publish()
+        assert await cluster.rejoin()
+        await cluster.settled()
+        assert await until(lambda: logs(cluster).count(f"ERROR] {stands}") == 2, 60.0)
+
+        note_fault(cluster.folder)
+        key_group = next(k for k in cluster.key_groups if (k.operator, k.partition) == ("source", partition))
+        (owner,) = cluster.owners()[key_group]
+        cluster.alive.pop(owner).send(signal.SIGKILL)
+        assert await until(lambda: logs(cluster).count(f"ERROR] {stands}") == 3, 120.0), "nobody took it over"
+        note_fault(cluster.folder)
+        cluster.start(owner)
+        await cluster.settled(120.0)
+        assert await until(lambda: logs(cluster).count(f"ERROR] {stands}") == 4, 60.0)
+        assert await goes_on_but_for(cluster, partition)
+        await asyncio.to_thread(limit_records, cluster.broker.address, ODD, LARGE)
+        assert await until(lambda: f"numbers/{partition} goes on" in logs(cluster), 120.0)
+        await cluster.load.stop()
+        await cluster.worked_off()
+        assert logs(cluster).count("this worker ends") == 0
+
+    setup = Setup(workers=3, rate=60.0, preload=100, keys=40, session_s=6.0, features=(Feature.CARELESS,))
+    outcome = asyncio.run(run(Scenario(name="stands again", setup=setup, act=act), tmp_path))
+
+    assert outcome.complaints == []

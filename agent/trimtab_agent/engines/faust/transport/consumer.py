@@ -54,6 +54,8 @@ UNACKNOWLEDGED_S = 300.0
 """How long an event may hold up the commits of later ones that are done before it is told."""
 FORBIDDEN_S = 5.0
 """How long after a refusal to read a topic it is told."""
+FORBIDDEN_AGAIN_S = 1.0
+"""How often it is tried to read such a topic."""
 SILENT_S = 5.0
 """How long a broker that is asked may be silent before it counts as out of reach."""
 CUT_OFF = (
@@ -131,8 +133,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.fence: Fence = transport.fence
         self.settings: SteeringSettings = transport.settings
         self.watcher: Watcher = transport.watcher
-        self._forbidden, self._forbidden_at = "", float("-inf")
-        """The topic that Kafka refused to let it read last, and when."""
+        self._forbidden: dict[str, float] = {}
+        """When Kafka has refused last to let it read a topic (monotonic seconds)."""
         self._unreadable: dict[TP, tuple[str, float]] = {}
         """Why the next records of a partition cannot be read, and when to try again (monotonic seconds)."""
         self.blocked: set[TP] = set()
@@ -346,8 +348,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if not self._open:  # (patch seek-before-sources-open)
                 active = frozenset(tp for tp in active if self._is_changelog_tp(tp))
             self._note_passed(active)
+            now = time.monotonic()
+            if self._forbidden:  # each refusal holds up the fetch of all others
+                active -= {tp for tp in active if now - self._forbidden.get(tp.topic, 0.0) < FORBIDDEN_AGAIN_S}
             if self._unreadable:
-                now = time.monotonic()
                 active -= {tp for tp, (_, again_at) in self._unreadable.items() if again_at > now}
             records = await self._fetch(active)
             # Records fetched before a rebalance are dropped: after the seek at the end of the recovery they come again.
@@ -376,8 +380,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 return dict(await self._getmany(active_partitions=active, timeout=self.settings.fetch_round_s))
             await self._thread.run(self._thread.touch)  # (patch idle-worker-stays-member)
         except TopicAuthorizationFailedError as error:  # else all workers would end, also after each start
-            (self._forbidden,) = error.args
-            self._forbidden_at = time.monotonic()
+            self._forbidden[error.args[0]] = time.monotonic()
         except UnreadableRecord as error:  # (patch stand-at-unreadable-record)
             tp = TP(*error.tp)
             if tp not in self._unreadable:
@@ -878,9 +881,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         unreadable = self._unreadable.keys() if tps is None else self._unreadable.keys() & tps
         if unreadable:
             return printable(self._unreadable[min(unreadable)][0])[:200]
-        concerned = tps is None or any(tp.topic == self._forbidden for tp in tps)
-        if concerned and time.monotonic() - self._forbidden_at < FORBIDDEN_S:
-            return f"Kafka does not let the app read {self._forbidden}"
+        since = time.monotonic() - FORBIDDEN_S
+        refused = {topic for topic, at in self._forbidden.items() if at > since}
+        if forbidden := refused if tps is None else refused.intersection(tp.topic for tp in tps):
+            return f"Kafka does not let the app read {min(forbidden)}"
         return COMMITS_WAIT if self._thread.commit_waits else None
 
     async def check_leaders(self, tps: Collection[TP]) -> str | None:

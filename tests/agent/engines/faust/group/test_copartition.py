@@ -30,16 +30,6 @@ OLD = layout({"in"}, {"a-changelog"})
 NEW = layout({"in", "new"}, {"a-changelog", "new-changelog"})
 
 
-def test_members_of_one_version_have_its_operators() -> None:
-    app = layout({"in", "mid", "slow"}, {"a-changelog"}, first={"in", "a-changelog"})
-
-    assert co_partitioned({"x": app, "y": app}, COUNTS.get) == (
-        group(["all-4"], {"slow"}, "xy", 4),
-        group(["all-8"], {"mid"}, "xy"),
-        group(["first"], {"in", "a-changelog"}, "xy"),
-    )
-
-
 @pytest.mark.parametrize("members", [{"x": OLD, "y": NEW}, {"y": NEW, "x": OLD}])
 def test_what_only_the_new_version_reads_belongs_to_the_same_worker_as_the_old(members: dict[str, Layout]) -> None:
     whole = {"in", "new", "a-changelog", "new-changelog"}
@@ -65,29 +55,12 @@ def test_an_operator_that_only_some_have_is_only_theirs() -> None:
     )
 
 
-def test_a_member_whose_changelog_the_broker_does_not_know_gets_nothing_of_that_operator() -> None:
-    counts = {topic: count for topic, count in COUNTS.items() if topic != "new-changelog"}
-
-    assert co_partitioned({"x": OLD, "y": NEW}, counts.get) == (group(["all"], {"in", "new", "a-changelog"}, "x"),)
-    assert co_partitioned({"y": NEW}, counts.get) == (group(["all"], {"in", "new", "a-changelog"}, ""),)
-
-
 def test_a_source_that_is_not_there_holds_nobody_up() -> None:
     counts = {topic: count for topic, count in COUNTS.items() if topic != "new"}
 
     (found,) = co_partitioned({"x": NEW}, counts.get)
 
     assert found == group(["all"], {"in", "a-changelog", "new-changelog"}, "x")
-
-
-def test_a_missing_changelog_of_another_operator_holds_nobody_up() -> None:
-    app = layout({"in", "mid"}, {"a-changelog", "b-changelog"}, a={"in", "a-changelog"}, b={"mid", "b-changelog"})
-    counts = {topic: count for topic, count in COUNTS.items() if topic != "b-changelog"}
-
-    assert co_partitioned({"x": app}, counts.get) == (
-        group(["a"], {"in", "a-changelog"}, "x"),
-        group(["b"], {"mid"}, ""),
-    )
 
 
 def test_the_difference_names_the_workers_on_each_side() -> None:

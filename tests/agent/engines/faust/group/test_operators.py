@@ -30,12 +30,6 @@ def test_named_topics_are_an_operator_and_the_rest_is_grouped_by_partition_count
     )
 
 
-def test_one_partition_count_is_one_operator() -> None:
-    found = layout(last={"late"}).operators(COUNTS.get)
-
-    assert [(o.id, o.partitions) for o in found] == [("all", 8), ("last", 4)]
-
-
 def test_topics_that_the_broker_does_not_know_yet_are_left_out() -> None:
     found = layout(first={"in", "app-a-changelog"}).operators({"in": 8}.get)
 

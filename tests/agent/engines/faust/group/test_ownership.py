@@ -79,11 +79,3 @@ def test_what_has_gone_wrong_with_inputs_and_state_is_told_for_an_hour_and_first
     assert (facts.waits_for, facts.reset, facts.lost) == ("7 more", False, True)
     now = 5010.0 + 2 * TOLD_S
     assert (facts.waits_for, facts.lost) == (missing, False)
-
-
-def test_of_many_missing_topics_a_few_are_named() -> None:
-    ownership, facts = a_worker(set())
-
-    ownership.learn(Layout(named={}, sources=frozenset(f"t{number}" for number in range(7)), changelogs=frozenset()))
-
-    assert facts.waits_for == "the broker does not know these topics: t0, t1, t2, t3, t4 and 2 more"

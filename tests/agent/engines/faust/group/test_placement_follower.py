@@ -125,11 +125,3 @@ def test_a_part_that_no_trusted_key_signed_is_refused(by: SigningKey | None) -> 
         with pytest.raises(BadMessage):
             made.read(record, by=by)
     assert (made.shared.placement, made.shared.flaw) == (FIRST, None)
-
-
-def test_parts_of_other_apps_and_deleted_ones_are_ignored() -> None:
-    made = Reading((b"shop2/sums/0", b"x"), (b"other", b"x"), (b"shop/sums/0", None))
-    made.read(*records_of(FIRST, None))
-    made.at_end()
-    made.read((b"shop/sums/1", None))
-    assert (made.shared.placement, made.shared.refused) == (FIRST, {})

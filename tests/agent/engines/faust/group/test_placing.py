@@ -17,18 +17,6 @@ def test_the_placement_is_followed() -> None:
     }
 
 
-def test_a_dead_owner_is_replaced_by_its_first_living_standby() -> None:
-    assert place([(None, None, B, A)], partitions=1, previous={0: A}, members=[A, B]) == {0: (B, PlacingReason.STANDBY)}
-
-
-def test_without_a_living_candidate_it_stays() -> None:
-    assert place([(None,), ()], partitions=3, previous={0: B, 1: A, 2: B}, members=[A, B]) == {
-        0: (B, PlacingReason.STAYED),
-        1: (A, PlacingReason.STAYED),
-        2: (B, PlacingReason.STAYED),
-    }
-
-
 def test_while_a_newer_placement_exists_what_has_an_owner_stays() -> None:
     found = place([(A,), (A,), (B,)], partitions=4, previous={0: B, 1: C, 3: A}, members=[A, B], stay=True)
 

@@ -83,9 +83,3 @@ def test_the_link_that_closes_a_circle_is_refused() -> None:
     assert not circles.add(["c"], "a")
     assert not circles.add(["b"], "b"), "an agent that feeds itself"
     assert circles.add(["c"], "d"), "a refused link leaves no trace"
-
-
-def test_topics_that_one_stream_reads_wait_for_each_other() -> None:
-    circles = Circles()
-    assert circles.add(["a", "b"], "c")
-    assert not circles.add(["c"], "b")

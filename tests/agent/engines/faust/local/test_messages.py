@@ -10,7 +10,7 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
 from trimtab_agent.engines.faust.local.gate import LocalGate
-from trimtab_agent.engines.faust.local.message import DirectMessage, FinishedTopic, never_done, root
+from trimtab_agent.engines.faust.local.message import DirectMessage, FinishedTopic, root
 from trimtab_agent.engines.faust.local.values import PartitionReaders, codecs, readers_of
 
 SOURCE, TARGET = TP("numbers", 1), TP("regrouped", 2)
@@ -73,16 +73,6 @@ def test_a_finished_message_has_a_topic_that_no_set_contains() -> None:
     assert str(message.topic) == "regrouped"
     assert message.topic not in {"regrouped"}
     assert isinstance(message.topic, FinishedTopic)
-
-
-def test_a_cause_whose_direct_events_were_given_up_records_nothing() -> None:
-    consumer, first = Consumer(), cause()
-    second = direct(first, lambda done: done.cause.ack(consumer))
-    never_done(second)
-    second.ack(consumer)
-    first.ack(consumer)
-    assert first.acked
-    assert consumer.recorded == []
 
 
 class Order(faust.Record, serializer="json"):  # type: ignore[call-arg, misc]

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab_agent.engines.faust.measure.apportion import (
-    BYTES_PER_MESSAGE,
     CLOCKS_S,
     IDLE_CORES,
     IDLE_INTERVALS,
@@ -27,43 +26,8 @@ def test_agents_are_exact_and_messages_cost_what_they_cost_in_full_rounds():
     assert shares == pytest.approx({"a": 0.30 + 300 * MESSAGE_S, "b": 0.05 + 100 * MESSAGE_S})
 
 
-def test_messages_cost_no_more_than_the_process_used():
-    work = {"a": Work(messages=300), "b": Work(messages=100)}
-
-    shares = apportion(work, process_s=0.014, idle_s=0.01)
-
-    assert shares == pytest.approx({"a": 0.003, "b": 0.001})
-
-
-def test_bytes_weigh_as_messages():
-    work = {"small": Work(messages=3), "large": Work(messages=1, bytes=2 * BYTES_PER_MESSAGE)}
-
-    shares = apportion(work, process_s=0.6, idle_s=0.0)
-
-    assert shares == pytest.approx({"small": 3 * MESSAGE_S, "large": 3 * MESSAGE_S})
-
-
-def test_nobody_pays_for_what_belongs_to_no_key_group():
-    work = {"a": Work(messages=1), None: Work(agents_s=0.2, messages=3)}
-
-    assert apportion(work, process_s=0.2 + 1e-4, idle_s=0.0)["a"] == pytest.approx(0.25e-4)
-
-
 def test_the_idle_base_is_charged_to_nobody():
     assert apportion({"a": Work(), "b": Work()}, process_s=0.009, idle_s=0.009) == {"a": 0.0, "b": 0.0}
-
-
-def test_without_any_work_there_is_nothing_to_share():
-    assert apportion({}, process_s=0.5, idle_s=0.1) == {}
-
-
-def test_a_key_group_is_charged_the_same_whoever_its_neighbours_are():
-    mine = Work(agents_s=0.01, messages=40)
-
-    alone = apportion({"mine": mine}, process_s=0.2, idle_s=0.01)["mine"]
-    crowded = apportion({"mine": mine, "other": Work(agents_s=0.3, messages=900)}, process_s=0.6, idle_s=0.01)["mine"]
-
-    assert alone == crowded
 
 
 @pytest.mark.parametrize("field", ["agents_s", "messages", "bytes"])
@@ -150,10 +114,6 @@ def test_the_idle_base_follows_what_the_worker_owns():
 )
 def test_from_an_interval_that_was_not_idle_nothing_is_learned(one: Interval):
     assert base_after(one) == IDLE_CORES
-
-
-def test_agents_that_compute_without_messages_are_no_part_of_the_base():
-    assert base_after(interval(0.51, agents_s=0.50)) == pytest.approx(0.01)
 
 
 def test_what_the_worker_uses_later_with_traffic_disproves_a_base_that_is_too_high():

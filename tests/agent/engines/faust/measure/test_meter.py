@@ -56,45 +56,6 @@ async def run(awaitable: Any) -> Any:
     return await awaitable
 
 
-async def test_two_agents_at_once_pay_each_for_themselves(clock: Clock, meter: KeyGroupCpuMeter):
-    async def agent(partition: TP, cost: int) -> None:
-        meter.current = partition
-        for _ in range(5):
-            clock.burn(cost)
-            await asyncio.sleep(0)
-
-    await asyncio.gather(run(Metered(agent(A, 1), meter)), run(Metered(agent(B, 7), meter)))
-    assert meter.take() == {A: 5, B: 35}
-
-
-def test_an_exception_comes_through_and_its_step_is_charged(clock: Clock, meter: KeyGroupCpuMeter):
-    async def agent() -> None:
-        meter.current = A
-        clock.burn(3)
-        raise KeyError("x")
-
-    with pytest.raises(KeyError):
-        asyncio.run(run(Metered(agent(), meter)))
-    assert meter.take() == {A: 3}
-
-
-def test_an_exception_of_what_is_awaited_reaches_the_agent(clock: Clock, meter: KeyGroupCpuMeter):
-    async def agent() -> str:
-        meter.current = A
-        future = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(future.set_exception, ValueError("later"))
-        try:
-            await future
-        except ValueError:
-            clock.burn(5)
-            await asyncio.sleep(0)
-            return "caught"
-        return "nothing came"
-
-    assert asyncio.run(run(Metered(agent(), meter))) == "caught"
-    assert meter.take() == {A: 5}
-
-
 async def test_a_cancelled_agent_cleans_up_and_its_cleaning_is_charged(clock: Clock, meter: KeyGroupCpuMeter):
     cleaned = []
 

@@ -73,12 +73,6 @@ def test_a_send_is_of_the_event_worked_on_and_goes_where_the_broker_put_it(senso
     assert sensor.take().sent == {(SOURCE, MIDDLE): MessageCount(2, 12)}
 
 
-def test_what_the_buffer_sends_has_no_cause(sensor: KeyGroupSensor):
-    send(sensor, LOG)
-
-    assert sensor.take().sent == {(None, LOG): MessageCount(1, 10)}
-
-
 def test_a_send_counts_when_it_arrives_also_in_a_later_interval(sensor: KeyGroupSensor, at_source: Event):
     state = sensor.on_send_initiated(None, "mid", None, 1, 1)
     assert sensor.take().sent == {}
@@ -86,13 +80,6 @@ def test_a_send_counts_when_it_arrives_also_in_a_later_interval(sensor: KeyGroup
     sensor.on_send_completed(None, state, SimpleNamespace(topic_partition=MIDDLE))
 
     assert sensor.take().sent == {(SOURCE, MIDDLE): MessageCount(1, 2)}
-
-
-def test_a_failed_send_went_nowhere(sensor: KeyGroupSensor, at_source: Event):
-    state = sensor.on_send_initiated(None, "mid", None, 1, 1)
-    sensor.on_send_error(None, RuntimeError(), state)
-
-    assert sensor.take().sent == {}
 
 
 def test_taking_begins_the_next_interval(sensor: KeyGroupSensor, clock: ProcessClock, at_source: Event):

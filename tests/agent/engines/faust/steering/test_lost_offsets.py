@@ -103,12 +103,6 @@ def test_what_counts_nothing_twice_is_not_told(from_start: dict[TP, int], ends: 
     assert done_again(an_owner(), offsets, ALL, ends, NOW) is None
 
 
-def test_a_worker_that_committed_0_itself_is_not_told() -> None:
-    """A hand-over commits the position of a key group that has not had any input yet."""
-    from_start = {ORDERS: range(90), PAYMENTS: range(0)}
-    assert done_again(an_owner(), from_start, ALL - {PAYMENTS}, {SUMS: 41}, NOW) is None
-
-
 class Broker:
     """The first records of the sources, and when each changelog was written last."""
 
@@ -152,16 +146,6 @@ def test_offsets_that_were_set_to_the_start_are_told() -> None:
             "1970-01-01 00:16 UTC; the tables of shop/sums/0 have state"
         )
     )
-
-
-def test_a_record_that_was_dated_in_microseconds_is_told_as_well() -> None:
-    firsts = {ORDERS: FirstRecord(offset=50, at_s=1.7e12)}
-    broker = Broker(firsts, {SUMS: 1.8e12})
-    told: list[Again] = []
-
-    asyncio.run(tell_of_reset(an_owner(), broker, {ORDERS: 50}, ALL, told.append, lambda: NOW))
-
-    assert "its first record, of an impossible time" in told[0].short
 
 
 def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(
@@ -224,11 +208,6 @@ def test_of_two_topics_both_must_begin_anew() -> None:
 )
 def test_what_goes_on_where_it_was_is_not_told(committed: dict[TP, int | None], written: float) -> None:
     assert told_of(committed, written=written) == []
-
-
-def test_records_dated_long_ago_and_deleted_up_to_what_a_worker_has_committed_are_no_reset() -> None:
-    """Their dates are those of events, so the state is always newer: it shows nothing."""
-    assert told_of({ORDERS: 50, PAYMENTS: 7}, by_workers=frozenset({ORDERS, PAYMENTS})) == []
 
 
 def test_a_broker_that_does_not_answer_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,7 @@
 """What is committed, and where a partition goes on: the consumer without a broker."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.transport import consumer as consumer_module
 from trimtab_agent.engines.faust.transport.consumer import (
     COMMITS_WAIT,
+    FORBIDDEN_AGAIN_S,
     UNACKNOWLEDGED_S,
     SteeredConsumer,
     SteeredTransport,
@@ -996,7 +998,25 @@ def test_a_worker_that_may_not_read_a_topic_says_so_and_tries_again(
     assert run(consumer._fetch(frozenset([ONE, OTHER]))) == {}
     assert consumer.out_of_reach() == f"Kafka does not let the app read {ONE.topic}"
     assert consumer.out_of_reach([TP("another", 0)]) is None
-    assert run(consumer._fetch(frozenset([ONE, OTHER]))) == {OTHER: ["record"]}
+
+    asked: list[Collection[TP]] = []
+    side = TP("side", 0)
+
+    async def note(active: Collection[TP]) -> Any:
+        asked.append(active)
+        return {}
+
+    monkeypatch.setattr(consumer, "_fetch", note)
+    monkeypatch.setattr(consumer, "_get_active_partitions", lambda: {ONE, OTHER, side})
+    monkeypatch.setattr(consumer, "_note_passed", lambda _: None)
+    consumer._open = True
+    consumer.can_resume_flow.set()
+    consumer.flow_active = True
+    for seconds, expected in ((0.0, [{side}]), (FORBIDDEN_AGAIN_S, [{ONE, OTHER, side}])):
+        consumer._forbidden[ONE.topic] = time.monotonic() - seconds
+        asked.clear()
+        run(consumer._next_round())
+        assert asked == expected
 
 
 def test_a_partition_that_cannot_be_read_stands_and_is_tried_again(
