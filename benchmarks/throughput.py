@@ -1,16 +1,15 @@
 """Measures what the same hardware does: workers of unequal capacity and skewed keys, stock Faust and Trimtab.
 
-    PYTHONPATH=examples python -m benchmarks.throughput [--capacities 0.4 0.2 0.1] [--events 5000] [--skew 1]
+    PYTHONPATH=examples python -m benchmarks.throughput [--capacities 0.4 0.2 0.1] [--events 3000] [--skew 1]
 
-As root, since each worker gets a cgroup with its CPU quota, once it runs.  The job is that of the demo, with `--work`
-microseconds of CPU per flight and operator; key groups differ in rate as lognormal(0, `--skew`).  A run has a fresh
-broker.  First a steady load of half of what the quotas could do; with Trimtab until it has found nothing better
-for `--calm` seconds.  Then `--events` are sent at once, and the clock runs until the last output: what a job does in
-the long run is what its busiest worker does, so an average over workers that are done would say too much.
+As root, since each worker gets a cgroup with its CPU quota, once it runs, and goes before everything else.  The job is
+that of the demo, with `--work` microseconds of CPU per flight and operator; the rates of key groups differ (lognormal,
+sigma `--skew`).  A run has a fresh broker.  First a steady load of half of what the quotas could do; with Trimtab until
+it has found nothing better for `--calm` seconds.  Then `--events` are sent at once, and the clock runs until the last
+output: in the long run a job does what its busiest worker can do.
 
 The bound is what the quotas would do if no worker ever waited: their sum / CPU per event, by the run that needs less.
-*used* = the share of the quotas that the workers have used; on a machine that is busy otherwise not even a saturated
-worker gets all of its own.
+*used* = the share of the quotas that the workers have used.
 """
 
 import argparse
@@ -77,16 +76,18 @@ class Speed:
 
 @contextmanager
 def quota(name: str, cores: float) -> Iterator[Path]:
-    """A cgroup with this CPU quota, for processes that end before it does."""
+    """A cgroup with this CPU quota, which it gets first, for processes that end before it does."""
     new = (CGROUPS / "cgroup.controllers").exists()
     group = (CGROUPS if new else CGROUPS / "cpu") / name
     group.mkdir()
     try:
         if new:
             (group / "cpu.max").write_text(f"{round(cores * PERIOD_US)} {PERIOD_US}")
+            (group / "cpu.weight").write_text("10000")
         else:
             (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
             (group / "cpu.cfs_quota_us").write_text(str(round(cores * PERIOD_US)))
+            (group / "cpu.shares").write_text("100000")
         yield group / "cgroup.procs"
     finally:
         group.rmdir()
@@ -176,7 +177,7 @@ def main() -> None:
     """Run both, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--capacities", type=float, nargs="+", default=(0.4, 0.2, 0.1), help="of the workers, in cores")
-    parser.add_argument("--events", type=int, default=5_000, help="how many are sent at once")
+    parser.add_argument("--events", type=int, default=3_000, help="how many are sent at once")
     parser.add_argument("--work", type=int, default=1_500, help="CPU microseconds per flight and operator")
     parser.add_argument("--skew", type=float, default=1.0, help="standard deviation of the logarithm of the rates")
     parser.add_argument("--seed", type=int, default=0)

@@ -63,7 +63,6 @@ from trimtab_protocol.messages.events import EventMove
 from trimtab_protocol.messages.names import AppId, HostId, Topics, TopicSettings, WorkerId, topic_settings
 from trimtab_protocol.messages.report import Absence, Basis, HostSample, Report, WorkerSample, WorkerState
 from trimtab_protocol.signing.hosts import HostChecking
-from trimtab_protocol.wording import local_time
 
 KEYS = KeysSeen(signs="k", trusted=("k",), trust_file=Path("t"), trust_mode=0o644)
 
@@ -205,12 +204,6 @@ def test_a_client_that_may_delete_all_it_sees_is_not_restricted() -> None:
 def changed(name: str, **settings: str) -> dict[str, TopicSeen]:
     before = FOUND[name]
     return {**FOUND, name: replace(before, settings={**(before.settings or {}), **settings})}
-
-
-def test_topics_as_they_should_be() -> None:
-    assert levels(list(judge_topics(FOUND, WANTED, brokers=3))) == [Level.OK]
-    longer = changed(TOPICS.reports, **{"retention.ms": "-1", "max.message.bytes": "99999999"})
-    assert levels(list(judge_topics(longer, WANTED, brokers=3))) == [Level.OK]
 
 
 @pytest.mark.parametrize("wanted", WANTED, ids=str)
@@ -556,16 +549,6 @@ def test_a_plan_as_text() -> None:
     assert "app/sums/2 w0 w1 25.00 % failed it made room for another key group" in rows
     assert "w0 45.0 % 50.0 % 49.0 %" in rows
     assert "w2 - - 1.0 %" in rows, "what is not known is no zero"
-
-
-def test_of_an_approved_plan_it_is_said_when_its_load_distance_was_predicted() -> None:
-    found = explain_plan("1.2", (replace(BEGUN, id="0", at=40.0, phase="proposed"), *EVENTS))
-    assert found is not None
-    out = io.StringIO()
-    show_plan(found, Console(file=out, width=160, highlight=False, markup=False))
-    then = f"when it was proposed ({local_time(40.0)})"
-    told = f"  load distance 5.00 pp predicted {then}, 5.50 pp measured, mean load 30.0 %"
-    assert out.getvalue().splitlines()[1] == told
 
 
 def test_of_many_moves_the_first_are_shown() -> None:

@@ -231,14 +231,6 @@ def test_what_is_not_as_it_should_be_comes_with_its_remedy(status: Status, state
     assert any(words in line for line in lines[:6])
 
 
-def test_windows_that_were_once_refused_are_no_problem_when_others_come() -> None:
-    assert not any("clock" in line for line in shown(replace(STATUS, rejected=AHEAD), width=120)[:6])
-
-
-def test_a_controller_that_seems_silent_may_have_another_clock() -> None:
-    assert any("Is its host's clock right?" in line for line in shown(replace(STATUS, at=NOW - 185), width=160))
-
-
 @pytest.mark.parametrize(
     ("status", "runbook"),
     [
@@ -290,21 +282,6 @@ def test_whether_it_is_paused_is_told_by_the_intents_as_they_are_now(
     assert ("What to check and what to do: trimtab runbook paused" in lines) == (runbook == "paused")
 
 
-def test_after_a_hold_its_runbook_is_not_named_any_more() -> None:
-    held = replace(STATUS, decisions=(DecisionStatus(at=NOW, kind="skip", reason="journal", text="-"),))
-    assert Seen(status=held, controllers=(LEADER,), now=NOW).runbook is None
-    assert Seen(status=replace(held, hold=HoldStatus(id="h", text="no entry")), controllers=(), now=NOW).runbook == (
-        "journal"
-    )
-
-
-def test_a_reason_to_do_nothing_is_looked_up_before_a_concern() -> None:
-    lost = (DecisionStatus(at=NOW, kind="skip", reason="hosts_lost", text="-"),)
-    assert Seen(status=replace(STATUS, concerns=(FULL,), decisions=lost), controllers=None, now=NOW).runbook == (
-        "hosts_lost"
-    )
-
-
 def test_who_leads_may_be_unknown_or_nobody() -> None:
     assert "no leader, 1 stands by" in shown(STATUS, STANDBY)[0]
     assert summary(Seen(status=STATUS, controllers=None, now=NOW)) == {
@@ -326,13 +303,6 @@ def test_of_many_workers_those_that_matter_are_shown() -> None:
     assert any("20 of 100" in line for line in lines)
     assert not any("orders" in line for line in lines if " host-w" in line), "there is one app only"
     assert sum(" host-w" in line for line in shown(status, all_nodes=True)) == 100
-
-
-def test_long_names_are_folded_not_lost() -> None:
-    long = WorkerId("a-worker-with-a-name-as-long-as-some-orchestrators-make-them-0123456789")
-    lines = shown(replace(STATUS, nodes=(node(long), node("orders-2"))))
-    assert max(map(len, lines)) <= 80
-    assert "0123456789" in "".join("".join(lines).split())
 
 
 def test_names_from_outside_are_no_markup() -> None:

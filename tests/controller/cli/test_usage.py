@@ -143,12 +143,6 @@ def test_the_controller_has_one_thread_of_numpy_unless_the_operator_says_otherwi
     assert (code, has_numpy, int(threads) == 1, told) == ("2", "True", alone, given.get("OMP_NUM_THREADS", "1"))
 
 
-def test_the_help_of_a_command_says_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["drain", "--help"])
-    assert "move everything off a worker, a host or a zone, then stop its workers" in capsys.readouterr().out
-
-
 # --- completion -------------------------------------------------------------------------------------------------------
 
 

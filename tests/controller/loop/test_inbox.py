@@ -23,7 +23,7 @@ from tests.controller.loop.inbox_records import (
 )
 from trimtab_controller.decider.events import HostsRevoked, IntentsChanged
 from trimtab_controller.execution.events import AckSeen
-from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
+from trimtab_controller.execution.journal import KEY
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.chunks import split
 from trimtab_controller.kafka.publisher import Record as Published
@@ -37,7 +37,7 @@ from trimtab_protocol.messages.commands import Ack, Phase, Refusal, encode_ack
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER, HostKeys, encode_host_keys
 from trimtab_protocol.messages.intents import Drain, Pause, TakenBack, encode_intent, encode_taken_back
-from trimtab_protocol.messages.names import Epoch, HostId, OperatorId, WorkerId
+from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
 from trimtab_protocol.messages.placement import Placement, decode_placement, encode_placement
 from trimtab_protocol.messages.report import Basis
 from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
@@ -157,20 +157,6 @@ def test_what_cannot_be_read_is_counted_and_goes_no_further(topic: str, value: b
     keys = {TOPICS.journal: KEY, TOPICS.placement: APP.encode()}
     assert inbox.take(Record(topic, value, keys.get(topic, b"k"))) is None
     assert inbox.rejected == Counter({(topic, fault): 1})
-
-
-def test_good_messages_become_events() -> None:
-    inbox = Inbox(TOPICS, lambda: NOW)
-    ack, pause = an_ack(), Pause(by="op", at=NOW + 3600.0, reason="r")  # of an operator whose clock is fast
-    placement = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OperatorId("o"): ((WorkerId("w0"),),)})
-    entry = JournalEntry(execution=Execution(generation=3, number=4), acks_read={0: 17})
-    assert inbox.take(Record(TOPICS.acks, encode_ack(ack), b"h1")) == AckSeen(ack=ack)
-    assert inbox.take(Record(TOPICS.intents, encode_intent(pause), b"pause")) == IntentsChanged(intents=(pause,))
-    assert inbox.take(Record(TOPICS.intents, None, b"pause")) == IntentsChanged(intents=())
-    assert inbox.take(Record(TOPICS.placement, encode_placement(placement), APP.encode())) == placement
-    assert inbox.take(Record(TOPICS.journal, encode_entry(entry), KEY)) == entry
-    assert inbox.take(Record(TOPICS.journal, b"{}", b"another kind")) is None
-    assert not inbox.rejected
 
 
 def test_a_successor_is_newer_than_anything_published() -> None:

@@ -82,15 +82,6 @@ def test_earlier_windows_count_by_the_time_they_had_then() -> None:
     assert decided(*windows[1:]) is SkipReason.TOO_FEW_WINDOWS, "five are too few"
 
 
-def test_windows_count_in_the_order_of_their_ends() -> None:
-    first, *others = (window(end_s) for end_s in range(1010, 1070, 10))
-    assert decided(*others, first) is SkipReason.SOLVER_FAILED
-    assert (
-        informed(ClusterState(found=FOUND, snapshots=(*others, first)), CONFIGURATION, 1062.0).known.snapshot
-        == others[-1]
-    )
-
-
 @pytest.mark.parametrize(("checking", "expected"), [("enforce", False), ("warn", True)])
 def test_a_host_that_the_controller_has_revoked_is_not_planned_with(checking: str, *, expected: bool) -> None:
     told = replace(STATUS, signatures=SignatureStatus(checking=checking, enrolled=0, revoked=(HOST,)))
@@ -133,8 +124,3 @@ def test_a_preview_changes_nothing() -> None:
     first = decider.preview(1062.0, lambda _: NoAnswer(reason="asked"))
     assert decider.preview(1062.0, lambda _: NoAnswer(reason="asked")) == first
     assert decider.on_event(1063.0, SolverAnswered(answer=NoAnswer(reason="late"))) == [], "no question is open"
-
-
-def test_a_window_that_was_published_twice_counts_once() -> None:
-    windows = [window(end_s) for end_s in range(1020, 1070, 10)]
-    assert decided(*windows, replace(windows[-1], published_ms=1_061_000)) is SkipReason.TOO_FEW_WINDOWS

@@ -102,18 +102,6 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
     )
 
 
-def test_the_board_keeps_why_a_round_cannot_be_compared() -> None:
-    status_builder, row = StatusBuilder("c", acting=True), a_round(HandoverPhase.DONE)
-    status_builder.see_round(row)
-    status_builder.see_measured(row.plan, None, "w2 joined")
-    status_builder.see_round(row)
-    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
-
-    [found] = status_builder.status(NOW, decider, Execution(generation=1), {}).rounds
-
-    assert (found.after, found.incomparable) == (None, "w2 joined")
-
-
 def test_the_board_names_no_rule_that_has_ended_by_itself() -> None:
     over, lasting = (
         AddRule(

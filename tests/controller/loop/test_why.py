@@ -15,7 +15,7 @@ from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import UNLIMITED, FixedWorker, PlannableView, Worker
 from trimtab_controller.execution.state import Execution, HandMoved, Handover, HandoverPhase, Round, placement_of
-from trimtab_controller.loop.events.explanation import explain_plan, moves_of
+from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
 from trimtab_protocol.messages.events import Event, EventLoad, EventMove
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -302,14 +302,6 @@ def test_what_an_approved_plan_has_brought_is_compared_with_the_loads_when_it_be
     assert without is not None
     loads = {row.worker: (row.before, row.planned, row.measured) for row in without.loads}
     assert loads[W0] == (35.0, 36.0, 49.0), "a leader that took over knows no better"
-
-
-def test_only_the_moves_of_the_key_group_are_told_the_newest_first() -> None:
-    later = replace(ENDED, id="7", at=200.0, plan="1.9", moves=(replace(ENDED.moves[0], source=W2, target=W1),))
-    assert [(event.plan, move.target) for event, move in moves_of(kg(1), (later, *EVENTS))] == [
-        ("1.9", W1),
-        ("1.2", W0),
-    ]
 
 
 def test_what_a_move_has_brought_is_told_with_it() -> None:

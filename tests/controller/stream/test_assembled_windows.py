@@ -52,19 +52,6 @@ def test_what_lacks_less_than_half_an_interval_is_covered(seconds: float, window
     assert published(machine.on_rows([host("h0", 0, 10), short], now_ms=10_100)) == windows
 
 
-def test_a_host_that_was_seen_is_awaited_though_nobody_expects_it() -> None:
-    machine = assembler(["h0"])
-    assert published(machine.on_rows([host("h0", 0, 10), host("h9", 0, 10)], now_ms=10_100)) == [(10_000, 1, 1)]
-    assert machine.on_rows([host("h0", 10_000, 10)], now_ms=20_100) == []
-    assert published(machine.on_rows([host("h9", 10_000, 10)], now_ms=20_200)) == [(20_000, 1, 1)]
-
-
-def test_a_host_that_is_left_out_for_it_floods_is_not_waited_for() -> None:
-    machine = assembler()
-    flood = rejected(Fault.FLOODING, 10_000, 500)._replace(host="h1", last_ms=10_200)
-    assert published(machine.on_rows([host("h0", 0, 10), host("h1", 0, 4), flood], now_ms=10_300)) == [(10_000, 1, 2)]
-
-
 def test_a_missing_host_delays_its_window_until_the_watermark_and_lowers_the_coverage() -> None:
     machine = assembler()
     machine.on_rows([host("h0", 0, 10), host("h1", 0, 4), key_group(1, host("h1", 0, 4))], now_ms=10_100)
@@ -119,20 +106,6 @@ def test_a_host_that_came_too_late_once_and_left_is_awaited_for_one_window() -> 
     assert published(machine.on_rows(rows, now_ms=50_000)) == [(40_000, 1, 1), (50_000, 1, 1)]
 
 
-def test_an_unlisted_host_is_reported_but_not_counted() -> None:
-    machine = assembler(["h0"])
-    (snapshot,) = machine.on_rows([host("h0", 0, 10), host("h9", 0, 10)], now_ms=10_100)
-    assert (snapshot.hosts_seen, snapshot.hosts_expected) == (1, 1)
-    assert [window.host for window in snapshot.hosts] == ["h0", "h9"]
-
-
-def test_windows_are_published_in_order() -> None:
-    machine = assembler(["h0"])
-    assert machine.on_rows([host("h0", 20_000, 1, last_ms=9_000)], now_ms=1) == []
-    later, earlier = host("h0", 10_000, 10), host("h0", 0, 10)
-    assert published(machine.on_rows([later, earlier], now_ms=20_100)) == [(10_000, 1, 1), (20_000, 1, 1)]
-
-
 def test_what_comes_for_a_window_before_a_published_one_is_late_whatever_the_watermark_says() -> None:
     machine = assembler(["h0"], watermark_ms=30_000)
     assert published(machine.on_rows([host("h0", 10_000, 10)], now_ms=20_100)) == [(20_000, 1, 1)]
@@ -150,37 +123,6 @@ def test_rows_after_the_publication_are_late_and_change_nothing() -> None:
     assert snapshot.key_groups == ()
 
 
-def test_rows_of_a_window_behind_the_watermark_are_late() -> None:
-    machine = assembler(["h0"])
-    machine.on_rows([host("h0", 0, 10), host("h0", 10_000, 10)], now_ms=20_000)
-    machine.on_rows([host("h1", 0, 3)], now_ms=20_100)
-    (snapshot,) = machine.on_rows([host("h0", 20_000, 10)], now_ms=30_100)
-    assert snapshot.late_rows == 3
-
-
-def test_windows_from_before_the_start_are_left_alone() -> None:
-    machine = assembler(["h0"], from_ms=10_000)
-    assert machine.on_rows([host("h0", 0, 10), rejected("malformed", 0, 4)], now_ms=10_000) == []
-    (snapshot,) = machine.on_rows([host("h0", 10_000, 10)], now_ms=20_000)
-    assert (snapshot.start_ms, snapshot.late_rows, dict(snapshot.rejected)) == (10_000, 0, {})
-
-
-def test_a_report_from_before_the_start_is_late_once_the_watermark_has_passed() -> None:
-    machine = assembler(["h0"], from_ms=20_000)
-    machine.on_rows([host("h0", 20_000, 9)], now_ms=29_000)
-    (snapshot,) = machine.on_rows([host("h0", 20_000, 10), host("h1", 0, 2)], now_ms=30_000)
-    assert snapshot.late_rows == 2
-
-
-def test_the_next_look_is_after_the_end_of_the_oldest_open_window() -> None:
-    machine = assembler()
-    assert machine.next_look_ms(3_000, patience_ms=500) == 10_500
-    machine.on_rows([host("h0", 0, 10)], now_ms=10_500)
-    assert machine.next_look_ms(10_700, patience_ms=500) == 11_200  # h1 is overdue
-    machine.on_rows([host("h1", 0, 10), host("h1", 10_000, 1)], now_ms=11_200)
-    assert machine.next_look_ms(11_300, patience_ms=500) == 20_500
-
-
 def test_the_next_look_awaits_the_last_report_of_each_host() -> None:
     machine = assembler()
     machine.on_rows([host("h0", 0, 10), host("h1", 0, 10, last_ms=9_800)], now_ms=10_300)
@@ -194,13 +136,6 @@ def test_however_far_the_hosts_clocks_are_ahead_the_next_look_is_within_a_window
     machine = assembler()
     machine.on_rows([host("h0", 3_600_000, 3)], now_ms=3_000)
     assert machine.next_look_ms(3_000, patience_ms=500) == 13_500
-
-
-def test_a_spurious_call_changes_nothing() -> None:
-    machine = assembler(["h0"])
-    machine.on_rows([host("h0", 0, 9)], now_ms=9_000)
-    assert machine.on_rows([], now_ms=99_000) == []
-    assert published(machine.on_rows([host("h0", 0, 10)], now_ms=99_001)) == [(10_000, 1, 1)]
 
 
 def test_a_snapshot_names_the_hosts_in_whose_name_reports_were_refused() -> None:
@@ -386,22 +321,6 @@ def test_a_worker_that_changed_its_host_is_where_it_was_last() -> None:
     assert [(node.worker, node.host) for node in snapshot.nodes] == [("w0", "h1")]
 
 
-def test_rejected_reports_are_counted_by_reason_since_the_start() -> None:
-    machine = assembler(["h0"])
-    machine.on_rows([rejected("malformed", 0, 2), rejected("future_dated", 0, 1)], now_ms=1)
-    (first,) = machine.on_rows([rejected("malformed", 0, 5), host("h0", 0, 10)], now_ms=10_000)
-    assert dict(first.rejected) == {"malformed": 7, "future_dated": 1}
-    (second,) = machine.on_rows([rejected("malformed", 10_000, 1), host("h0", 10_000, 10)], now_ms=20_000)
-    assert dict(second.rejected) == {"malformed": 8, "future_dated": 1}
-
-
-def test_only_refused_reports_give_a_snapshot_without_hosts() -> None:
-    machine = assembler(None)
-    machine.on_rows([rejected("wrong_version", 0, 5)], now_ms=9_000)
-    (snapshot,) = machine.on_rows([rejected("wrong_version", 10_000, 9)._replace(last_ms=15_000)], now_ms=15_000)
-    assert (snapshot.coverage, snapshot.hosts, dict(snapshot.rejected)) == (0.0, (), {"wrong_version": 14})
-
-
 def test_rates_are_per_second_in_which_the_quantity_was_known() -> None:
     machine = assembler(["h0"])
     h0 = host("h0", 0, 10)
@@ -438,14 +357,6 @@ def test_the_owner_is_the_worker_that_reported_last_and_all_samples_count() -> N
     (snapshot,) = machine.on_rows([h0, h1, new, old], now_ms=10_000)
     (group,) = snapshot.key_groups
     assert (group.worker, group.covered_s, group.tuples_in_s, group.state_bytes) == ("w1", 10.0, 30.0, 4096)
-
-
-def test_of_two_owners_in_one_report_the_newer_one_has_it() -> None:
-    machine = assembler(["h0"])
-    h0 = host("h0", 0, 10)
-    rows = [h0, key_group(5, h0, owner="w0", seconds=9), key_group(5, h0, owner="w1", seconds=1)]
-    (snapshot,) = machine.on_rows(rows, now_ms=10_000)
-    assert [group.worker for group in snapshot.key_groups] == ["w1"]
 
 
 def test_marks_and_states_of_workers_are_passed_on() -> None:
@@ -544,7 +455,3 @@ def test_key_groups_are_made_as_row_by_row() -> None:
     for _ in range(100):
         rows = some_rows(draw)
         assert key_group_windows(of_kind(table_of(rows), Kind.KEY_GROUP)) == row_by_row(rows)
-
-
-def test_of_no_rows_there_are_no_key_groups() -> None:
-    assert key_group_windows(of_kind(table_of([]), Kind.KEY_GROUP)) == ()

@@ -9,8 +9,6 @@ from trimtab_controller.stream.measures import KEYS, KNOWN_COLUMNS, LEVEL_COLUMN
 from trimtab_controller.stream.rows import SCHEMA, added, left_out_row, of_kind, table_of
 from trimtab_protocol.messages.decode import Fault
 
-NUMBERS = (*SUM_COLUMNS, *KNOWN_COLUMNS, *LEVEL_COLUMNS, "covered_s")
-
 
 def row(partition: int | None, **fields: Any) -> Row:
     plain = Row(
@@ -73,11 +71,6 @@ def test_tables_are_added_as_row_by_row() -> None:
         both = before | {key: plus(before[key], one) if key in before else one for key, one in later.items()}
         tables = [of_kind(table_of(rows.values()), Kind.KEY_GROUP) for rows in (before, later, both)]
         assert told(added(tables[0], tables[1], Kind.KEY_GROUP)) == told(tables[2])
-
-
-def test_an_empty_table_adds_nothing() -> None:
-    some = of_kind(table_of([row(1), row(2)]), Kind.KEY_GROUP)
-    assert added(some, some.slice(0, 0), Kind.KEY_GROUP) == some == added(some.slice(0, 0), some, Kind.KEY_GROUP)
 
 
 def test_each_kind_has_the_columns_that_it_uses() -> None:

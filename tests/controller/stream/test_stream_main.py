@@ -76,19 +76,6 @@ def test_discarded_reports_are_told_with_the_hosts_that_are_known(caplog: pytest
 # --- stream settings --------------------------------------------------------------------------------------------------
 
 
-def test_only_the_checkpoint_folder_is_needed() -> None:
-    assert read_stream_settings({"checkpoint_dir": "/var/x"}, "stream") == StreamSettings(
-        checkpoint_dir="/var/x",
-        window_s=10.0,
-        watermark_s=5.0,
-        patience_s=0.3,
-        expected_hosts=None,
-        embedded=True,
-        warm_standby=True,
-        spark={},
-    )
-
-
 def test_everything_given() -> None:
     section = {
         "checkpoint_dir": "hdfs://n/x",
