@@ -12,6 +12,7 @@ from trimtab_agent.engines.faust.local.hop import LocalHop, note_batched
 from trimtab_agent.engines.faust.local.message import DirectMessage, root
 from trimtab_agent.engines.faust.measure import KeyGroupSensor
 from trimtab_agent.engines.faust.measure.sensor import IntervalCounts, MessageCount
+from trimtab_agent.engines.faust.transport.chained import in_batch
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 
 
@@ -84,6 +85,16 @@ class LocalConsumer(SteeredConsumer):
 
     def _cause(self, message: Any) -> Any:
         return root(message)
+
+    def _note_failed(self, agent: Any, stream: Any, stay: Collection[int], *, all_of_topics: bool) -> None:
+        """Also direct messages, which are never among the unfinished ones."""
+        super()._note_failed(agent, stream, stay, all_of_topics=all_of_topics)
+        for event in (stream.current_event, *((in_batch(stream) or ()) if all_of_topics else ())):
+            if event is not None and isinstance(event.message, DirectMessage) and id(event.message) not in stay:
+                self._count_as_failed(agent, event.message)
+
+    def _is_over(self, message: Any) -> bool:
+        return message.acked if isinstance(message, DirectMessage) else super()._is_over(message)
 
     def _purge(self, tps: Collection[TP]) -> None:
         """Take back records that no agent has begun.

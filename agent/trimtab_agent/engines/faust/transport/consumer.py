@@ -264,7 +264,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def _let_go_of_failed(self) -> None:
         """Acknowledge events of agents that have failed, once no other agent has them."""
-        for message in [message for message in self._failed if message not in self._unacked_messages]:
+        for message in [message for message in self._failed if self._is_over(message)]:
             del self._failed[message]
         index = self.app.topics._tp_index
         tps = {message.tp for message in self._failed}
@@ -273,6 +273,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if message.refcount == 1 and id(message) not in queued and not self._may_work_on(message, agents):
                 message.ack(self)
                 del self._failed[message]
+
+    def _is_over(self, message: Any) -> bool:
+        """Whether nobody waits for the end of a message any more."""
+        return message not in self._unacked_messages
 
     def _may_work_on(self, message: Any, failed: Collection[Any]) -> bool:
         """Whether a stream of others than these agents works on a message, or has it in a batch."""

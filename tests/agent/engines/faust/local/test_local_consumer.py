@@ -127,3 +127,41 @@ def test_what_was_given_up_is_dropped_and_its_cause_is_read_again(consumer: Loca
     assert consumer.hop.given_up == 1
     assert not consumer._begun({TARGET})
     assert event.message.cause.topic not in {"numbers"}
+
+
+class Reader:
+    """As much of a stream as is looked at."""
+
+    channel: Any
+    current_event: Any
+    get_root_stream: Any
+    enable_acks, _next = True, None
+    _processors: tuple[Any, ...] = ()
+
+
+def test_a_direct_event_whose_agent_fails_before_it_acknowledges_it_counts_as_done(consumer: LocalConsumer) -> None:
+    """`stream.filter` that raises, or `noack`: its cause waits for it, and so does each hand-over."""
+    app = consumer.app
+    events = [direct(consumer, TARGET, b"g"), direct(consumer, TARGET, b"h")]
+    channel = SimpleNamespace(queue=app.FlowControlQueue(maxsize=9), topics=[TARGET.topic])
+    app.topics._tp_index[TARGET] = [channel]
+
+    def reader(event: Any) -> Any:
+        stream = Reader()
+        stream.channel, stream.current_event = channel, event
+        stream.get_root_stream = lambda: stream
+        consumer.first_streams.add(stream)
+        return SimpleNamespace(_actors=[SimpleNamespace(stream=stream)], concurrency=1)
+
+    failing, other = reader(events[0]), reader(events[1])
+    events[0].message.refcount, events[1].message.refcount = 1, 1
+    for event in events:  # the other one works on the second
+        failing._actors[0].stream.current_event = event
+        consumer._note_failed(failing, failing._actors[0].stream, (), all_of_topics=False)
+    consumer._let_go_of_failed()
+    assert [event.message.acked for event in events] == [True, False]
+
+    other._actors[0].stream.current_event = None
+    consumer._let_go_of_failed()
+    assert events[1].message.acked
+    assert not consumer._failed
