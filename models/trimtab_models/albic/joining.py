@@ -100,7 +100,7 @@ def worth_of_flows(problem: CollocationProblem) -> Floats:
     total = float(problem.rate.sum())
     if problem.costly or not total:
         return problem.sending + problem.receiving
-    return problem.rate * (NOMINAL_SHARE * float(problem.balance.load.sum()) / total)
+    return problem.rate / total * (NOMINAL_SHARE * float(problem.balance.load.sum()))
 
 
 def worth_of_pairs(problem: CollocationProblem, pairs: Pairs) -> Floats:
