@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from faust.stores.rocksdb import Store
-from faust.types import TP
+from faust.types import TP, TopicT
 from faust.web.exceptions import ServiceUnavailable
 from yarl import URL
 
@@ -61,14 +61,22 @@ class Routes:
             )
         if text in placed.others or len(placed.others) > MAX_OTHERS:
             raise ServiceUnavailable(f"table {table.name}: events of other keys write this one, on several workers")
-        if placed.quoted is None:
+        if (quoted := placed.quoted) is None:
             rows = list(itertools.islice(self._rows(table, tps), ROWS))
-            placed.read(rows, len(tps), lambda sent: partition(topic, sent).partition)
-        if placed.quoted is not None:
-            return partition(topic, placing(text, quoted=placed.quoted))
+            fit = placed.read(rows, len(tps), lambda sent: partition(topic, sent).partition)
+            quoted = placed.quoted if placed.quoted is not None or self._quoted not in fit else self._quoted
+        if quoted is not None:
+            return partition(topic, placing(text, quoted=quoted))
         if not any(map(self._is_active, tps)):
             return min(tps)
         raise ServiceUnavailable(f"table {table.name}: no event has shown yet which worker has a key")
+
+    @property
+    def _quoted(self) -> bool | None:
+        """Whether the topics that agents read have keys in JSON, or as they are; None where they differ."""
+        read = {agent.channel for agent in self._app.agents.values() if isinstance(agent.channel, TopicT)}
+        codecs = {topic.schema.key_serializer or self._app.conf.key_serializer for topic in read}
+        return {"json": True, "raw": False}.get(codecs.pop()) if len(codecs) == 1 else None
 
     def _rows(self, table: Any, tps: Iterable[TP]) -> Iterator[tuple[bytes, int]]:
         databases, windowed = table.data._dbs, table.window is not None

@@ -2,7 +2,7 @@
 
 A table's key is where the event was that wrote it, and that is placed by the bytes of its own key.  Faust asks by the
 bytes of the table's key, which are others with its default serializers.  So a worker learns from its writes, and until
-one comes from its rows, which bytes place a table's keys.
+one comes from its rows, which bytes place a table's keys.  Until then it believes how the app reads its topics.
 """
 
 from collections.abc import Callable, Collection
@@ -61,10 +61,14 @@ class PlacedKeys:
         elif len(self.others) <= MAX_OTHERS:
             self.others.add(text)
 
-    def read(self, rows: Collection[tuple[bytes, int]], count: int, partition: Callable[[bytes], int]) -> None:
-        """Learn from rows, each a text and its partition of `count`; `partition` = where a key is sent."""
-        if CHANCE * count ** len(rows) < 1.0:
-            return
+    def read(
+        self, rows: Collection[tuple[bytes, int]], count: int, partition: Callable[[bytes], int]
+    ) -> frozenset[bool]:
+        """Learn from rows, each a text and its partition of `count`; `partition` = where a key is sent.
+
+        Returns the forms that all rows allow.
+        """
         fit = [q for q in (False, True) if all(partition(placing(text, quoted=q)) == at for text, at in rows)]
-        if len(fit) == 1:
+        if len(fit) == 1 and CHANCE * count ** len(rows) >= 1.0:
             self.quoted = fit[0]
+        return frozenset(fit)

@@ -238,6 +238,29 @@ def test_nothing_is_guessed_before_an_event_has_shown_it(spread: list[Asked]) ->
     assert spread[1].asks_for(b'"de"') == URLS[0]
 
 
+@pytest.mark.parametrize(
+    ("serializers", "rows", "found"),
+    [
+        ((None, "raw"), [], b"de"),
+        (("json",), [], b'"de"'),
+        ((None, "json"), [], "no event has shown"),
+        (("pickle",), [], "no event has shown"),
+        ((None,), [b'"c4"'], "no event has shown"),
+    ],
+    ids=["as they are", "JSON", "both", "another one", "a row says otherwise"],
+)
+def test_before_it_does_keys_are_believed_to_be_as_agents_read_them(
+    spread: list[Asked], serializers: tuple[str | None, ...], rows: list[bytes], found: bytes | str
+) -> None:
+    app = spread[0].assignor.app
+    for number, serializer in enumerate(serializers):
+        topic = app.topic(f"read-{number}", key_serializer=serializer)
+        app.agents[topic.get_topic_name()] = SimpleNamespace(channel=topic)
+    app.tables["counts"].data._dbs, app.tables["counts"].data._visible_keys = {0: rows}, iter
+    told = spread[0].asks_for(b'"de"')
+    assert told == where(found) if isinstance(found, bytes) else found in told
+
+
 @pytest.mark.parametrize("event", [b"42", None, b'"d\xc3\xa9"'])
 def test_a_key_that_events_of_other_keys_write_is_nobodys(spread: list[Asked], event: bytes | None) -> None:
     worker = spread[0]
