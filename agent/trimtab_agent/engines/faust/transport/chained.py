@@ -75,7 +75,7 @@ class Renewal:
         """By the same: the tasks that send on or gather."""
         self._thrown: BaseException = RuntimeError("the agent's stream has ended by itself")
         """What has ended the gathering of a batch last."""
-        self._execute, self._supervise = agent._execute_actor, agent._new_supervisor
+        self._supervise = agent._new_supervisor
         agent._new_supervisor = self._new_patient_supervisor
         agent.stream, agent._replace_actor = self._make_again, self._replace_failed
         agent._execute_actor = self._execute_to_its_end
@@ -156,7 +156,8 @@ class Renewal:
             if _has_ended(chain(actor.stream)) and not stops:
                 raise self._thrown
 
-        await self._execute(fail_with_its_stream(), actor)
+        kind = type(self._agent)  # as it is now: it may be metered since
+        await kind._execute_actor(self._agent, fail_with_its_stream(), actor)
         if isinstance(actor.crash_reason, DecodeError):
             self._agent.loop.call_later(AGAIN_S * self._agent.concurrency, self._agent.supervisor.wakeup)
 

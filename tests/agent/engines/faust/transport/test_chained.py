@@ -13,6 +13,7 @@ from faust.streams import current_event
 from faust.types import TP
 from faust.types.tuples import Message
 
+from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, meter_agents
 from trimtab_agent.engines.faust.transport.chained import Renewal, in_batch
 
 FAILS = 2
@@ -317,5 +318,22 @@ def test_actors_that_fail_at_once_all_start_again(play: Play) -> None:
         down.set()
         await play.until(5)
         assert not agent.supervisor.crashed
+
+    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+
+
+def test_its_steps_are_measured_also_if_that_begins_later(play: Play) -> None:
+    async def run() -> None:
+        play.app.flow_control.resume()
+        agent = play.app.agent(play.inputs)(lambda stream: plain(play, stream))
+        renew(agent, play)
+        sensor = faust.Sensor()
+        sensor.cpu = KeyGroupCpuMeter()
+        play.app.sensors.add(sensor)
+        meter_agents(play.app)
+        await agent.start()
+        await play.deliver("in", 3)
+        await play.until(1)
+        assert sum(sensor.cpu.take().values()) > 0
 
     asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
