@@ -13,7 +13,7 @@ from tests.faults.recorded.counting import copies, deaths_of, repeats
 from tests.faults.recorded.facts import TOTALS, read_facts
 from tests.faults.recorded.groups import Generation
 from tests.faults.recorded.history import PLANTED, History, Strike, read_history, write_files, write_rows, write_strikes
-from tests.faults.recorded.ownership import Span, excused_s
+from tests.faults.recorded.ownership import Span, excused_s, gaps
 from tests.faults.recorded.planted import PLANTS, Plant, added, body, edited, own, such, with_rows, without
 from tests.faults.recorded.planted_commands import (  # enters its plants too
     a_generation_does_not_follow_the_placement,
@@ -205,6 +205,15 @@ def test_only_who_lacks_a_broker_may_stand_still_and_only_meanwhile() -> None:
     assert excused_s([strike], 100.0, 141.0, BOUNDS, [owned("w1", 0.0)]) == 0.0
     assert excused_s([strike], 100.0, 141.0, BOUNDS, [owned("w1", 0.0), owned("w1", 120.0)]) == BOUNDS.leaves_s
     assert excused_s([strike], 100.0, 141.0, BOUNDS) == 0.0
+
+
+def test_a_rebalance_may_wait_for_who_lacks_a_broker_and_a_hand_over_may_not() -> None:
+    strike = Strike(case="x", at=100.0, over_at=140.0, steered_at=150.0, lacking=("w0",))
+    released = Span(worker="w1", opened=0.0, start=0.0, end=110.0, heir="w2")
+    for opened, more_s in ((130.0, BOUNDS.leaves_s), (110.0, 0.0)):
+        following = Span(worker="w2", opened=opened, start=130.0)
+        (gap,) = gaps({("in", 0): [released, following]}, [strike], BOUNDS, 200.0)
+        assert gap.allowed == BOUNDS.handover_s + more_s
 
 
 @pytest.mark.parametrize("leaves", [True, False])

@@ -143,6 +143,9 @@ def gaps(
             end = following.start if following else until
             if start < end:
                 allowed = excused_s(strikes, start, end, bounds) + (0.0 if death else bounds.handover_s)
+                rebalanced = following is not None and following.opened == following.start
+                if rebalanced and any(s.lacking and s.at < end and start < s.over_at for s in strikes):
+                    allowed += bounds.leaves_s  # the rebalance has waited for who lacks a broker
                 yield Gap(place=place, start=start, end=end, allowed=allowed)
 
 
