@@ -50,7 +50,7 @@ def cut(weights: Floats, edges: Ints, edge_weights: Floats, parts: int, seed: in
 
 def _integers(weights: Floats) -> Ints:
     total = float(weights.sum())
-    scaled: Ints = np.floor(weights * (FINENESS / total if total > 0 else 0.0)).astype(np.int64)
+    scaled: Ints = np.floor(weights / (total or 1.0) * FINENESS).astype(np.int64)
     return scaled
 
 

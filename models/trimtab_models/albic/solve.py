@@ -46,6 +46,8 @@ from trimtab_models.spared import usage_on
 
 BAND_SHARE = 0.45  # of maxLD
 LEVELLING_SHARE = 2.0
+MOST_LEVELLING = 1000.0
+"""It only decides ties, and is a whole number in the program."""
 ROUNDING = 1e-12  # of the mean load: tolerance for sums of floats in different order
 BALANCE = BalanceParams()
 LEVELLED = BalanceParams(effort=Effort(steps=800), polish=Effort(steps=0))
@@ -271,7 +273,7 @@ class _AlbicSolver:
         )
         best = self._start
         for target in dict.fromkeys((band, max(band, balance.max_load_distance))):
-            levelling = LEVELLING_SHARE * evaluator.price / target if target > 0 else 0.0
+            levelling = min(LEVELLING_SHARE * evaluator.price / target, MOST_LEVELLING) if target > 0 else 0.0
             ceiling = max(target, balance.max_load_distance)
             weights = Weights(target=target, ceiling=ceiling, penalty=self._params.penalty, levelling=levelling)
             selection = joining.selection(weights)

@@ -322,10 +322,10 @@ def document(**changes):
 
 @pytest.fixture
 def solve_file(tmp_path: Path, capsys):
-    def run(given):
+    def run(given, method="albic"):
         path = tmp_path / "cluster.json"
         path.write_text(json.dumps(given))
-        code = main(["solve", "albic", str(path)])
+        code = main(["solve", method, str(path)])
         return code, *capsys.readouterr()
 
     return run
@@ -344,6 +344,26 @@ def test_the_command_warns_when_no_attempt_was_within_max_load_distance(solve_fi
     code, out, err = solve_file(document(key_groups=pinned))
     assert (code, json.loads(out)["status"]) == (0, "unchanged")
     assert err == "warning: no attempt came within max_load_distance 10: the predicted load distance is 16\n"
+
+
+def key_group(name, node, load):
+    return {"id": name, "operator": name[0], "node": node, "load": load, "state_bytes": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "distance", "key_groups", "rate"),
+    [
+        ("albic", 0, [key_group(name, "n0", 4.0) for name in ("a0", "b0", "a1", "b1")], 5e-324),
+        ("albic", 10, [key_group("a0", "n1", 1.7e308), key_group("b0", "n0", 4.0), key_group("b1", "n1", 0.0)], 4.0),
+        ("cola", 0, [key_group("a0", "n0", 0.0), key_group("b0", "n0", 5e-324), key_group("b1", "n1", 1.0)], 0.3),
+    ],
+)
+def test_there_is_a_plan_however_small_or_large_numbers_are(solve_file, method, distance, key_groups, rate):
+    options = {"score_factor": 0.0, "max_load_distance": distance}
+    flows = [{"from": "a0", "to": "b0", "rate": rate}]
+    code, out, _ = solve_file(document(key_groups=key_groups, flows=flows, options=options), method)
+    assert code == 0
+    assert json.loads(out)["load_distance"] >= 0.0
 
 
 def six_flows(state_bytes: float, cost: float = 0.01) -> BalanceInstance:
