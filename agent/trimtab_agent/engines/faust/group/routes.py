@@ -63,8 +63,7 @@ class Routes:
             raise ServiceUnavailable(f"table {table.name}: events of other keys write this one, on several workers")
         if (quoted := placed.quoted) is None:
             rows = list(itertools.islice(self._rows(table, tps), ROWS))
-            fit = placed.read(rows, len(tps), lambda sent: partition(topic, sent).partition)
-            quoted = placed.quoted if placed.quoted is not None or self._quoted not in fit else self._quoted
+            quoted = placed.read(rows, len(tps), lambda sent: partition(topic, sent).partition, self._believed)
         if quoted is not None:
             return partition(topic, placing(text, quoted=quoted))
         if not any(map(self._is_active, tps)):
@@ -72,7 +71,7 @@ class Routes:
         raise ServiceUnavailable(f"table {table.name}: no event has shown yet which worker has a key")
 
     @property
-    def _quoted(self) -> bool | None:
+    def _believed(self) -> bool | None:
         """Whether the topics that agents read have keys in JSON, or as they are; None where they differ."""
         read = {agent.channel for agent in self._app.agents.values() if isinstance(agent.channel, TopicT)}
         codecs = {topic.schema.key_serializer or self._app.conf.key_serializer for topic in read}

@@ -62,13 +62,14 @@ class PlacedKeys:
             self.others.add(text)
 
     def read(
-        self, rows: Collection[tuple[bytes, int]], count: int, partition: Callable[[bytes], int]
-    ) -> frozenset[bool]:
+        self, rows: Collection[tuple[bytes, int]], count: int, partition: Callable[[bytes], int], believed: bool | None
+    ) -> bool | None:
         """Learn from rows, each a text and its partition of `count`; `partition` = where a key is sent.
 
-        Returns the forms that all rows allow.
+        Returns how the keys are written: as `believed` where the rows do not show it, and do not show another form;
+        None = unknown.
         """
         fit = [q for q in (False, True) if all(partition(placing(text, quoted=q)) == at for text, at in rows)]
         if len(fit) == 1 and CHANCE * count ** len(rows) >= 1.0:
-            self.quoted = fit[0]
-        return frozenset(fit)
+            self.quoted = believed = fit[0]
+        return believed if believed in fit else None

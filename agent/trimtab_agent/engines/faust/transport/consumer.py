@@ -353,8 +353,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 active = frozenset(tp for tp in active if self._is_changelog_tp(tp))
             self._note_passed(active)
             now = time.monotonic()
-            if self._forbidden:  # each refusal holds up the fetch of all others
-                active -= {tp for tp in active if now - self._forbidden.get(tp.topic, 0.0) < FORBIDDEN_AGAIN_S}
+            if refused := self._refused_since(now - FORBIDDEN_AGAIN_S):  # each refusal holds up the fetch of all others
+                active -= {tp for tp in active if tp.topic in refused}
             if self._unreadable:
                 active -= {tp for tp, (_, again_at) in self._unreadable.items() if again_at > now}
             records = await self._fetch(active)
@@ -394,6 +394,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self.not_waiting_next_records.set()
         await self.sleep(IDLE_S)
         return {}
+
+    def _refused_since(self, since: float) -> set[str]:
+        """The topics that Kafka has refused to let it read since then (monotonic seconds)."""
+        return {topic for topic, at in self._forbidden.items() if at > since}
 
     async def _deliver(self, records: Mapping[TP, list[Any]], rebalances: int) -> None:
         """Give a round to the streams, alternating topics and partitions.  Agents may run after every message."""
@@ -885,8 +889,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         unreadable = self._unreadable.keys() if tps is None else self._unreadable.keys() & tps
         if unreadable:
             return printable(self._unreadable[min(unreadable)][0])[:200]
-        since = time.monotonic() - FORBIDDEN_S
-        refused = {topic for topic, at in self._forbidden.items() if at > since}
+        refused = self._refused_since(time.monotonic() - FORBIDDEN_S)
         if forbidden := refused if tps is None else refused.intersection(tp.topic for tp in tps):
             return f"Kafka does not let the app read {min(forbidden)}"
         return COMMITS_WAIT if self._thread.commit_waits else None
