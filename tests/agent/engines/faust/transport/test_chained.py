@@ -96,6 +96,16 @@ def renew(agent: Any, play: Play) -> None:
     agent._on_error = on_error
 
 
+async def started(play: Play, function: Callable[[Any], Any], *, concurrency: int = 1) -> Any:
+    """An agent whose failures are watched, once it takes events."""
+    play.app.flow_control.resume()
+    agent = play.app.agent(play.inputs, concurrency=concurrency)(function)
+    renew(agent, play)
+    await agent.start()
+    await asyncio.sleep(0.1)
+    return agent
+
+
 async def body_fails(play: Play, stream: Any) -> None:
     async for value in stream.group_by(lambda value: value, name="x", topic=play.behind):
         play.note(value)
@@ -183,11 +193,7 @@ def test_after_an_exception_it_gets_what_comes_behind(
     pause_s = 0.15 if function is batch_alone_fails else 0.0
 
     async def run() -> None:
-        play.app.flow_control.resume()
-        agent = play.app.agent(play.inputs)(lambda stream: function(play, stream))
-        renew(agent, play)
-        await agent.start()
-        await asyncio.sleep(0.1)
+        await started(play, lambda stream: function(play, stream))
         for value in (1, FAILS):
             await play.deliver("in", value)
             await asyncio.sleep(pause_s if value == FAILS else 0.5)
@@ -227,11 +233,7 @@ def test_the_same_after_a_record_that_cannot_be_decoded(
     """Stock Faust ends an agent that takes batches, and says nothing."""
 
     async def run() -> None:
-        play.app.flow_control.resume()
-        agent = play.app.agent(play.inputs, concurrency=concurrency)(lambda stream: function(play, stream))
-        renew(agent, play)
-        await agent.start()
-        await asyncio.sleep(0.1)
+        await started(play, lambda stream: function(play, stream), concurrency=concurrency)
         await play.deliver("in", 1)
         await asyncio.sleep(0.2)
         await play.channels("in")[0].throw(ValueError("not decoded"))
@@ -251,11 +253,7 @@ def test_many_records_that_cannot_be_decoded_hold_up_the_others_for_a_short_time
     """Stock Faust takes 5 s for each."""
 
     async def run() -> None:
-        play.app.flow_control.resume()
-        agent = play.app.agent(play.inputs)(lambda stream: function(play, stream))
-        renew(agent, play)
-        await agent.start()
-        await asyncio.sleep(0.1)
+        await started(play, lambda stream: function(play, stream))
         for _ in range(20):
             await play.channels("in")[0].throw(ValueDecodeError("not decoded"))
         await play.deliver("in", 3)
@@ -276,11 +274,7 @@ def test_a_record_that_cannot_be_decoded_does_not_end_the_batch_that_an_agent_wo
             play.got += [(value, "in") for value in values]
 
     async def run() -> None:
-        play.app.flow_control.resume()
-        agent = play.app.agent(play.inputs)(slow)
-        renew(agent, play)
-        await agent.start()
-        await asyncio.sleep(0.1)
+        agent = await started(play, slow)
         await play.deliver("in", 1)
         await has.wait()
         [stream] = [actor.stream for actor in agent._actors]
@@ -308,10 +302,7 @@ def test_actors_that_fail_at_once_all_start_again(play: Play) -> None:
             await asyncio.Event().wait()
 
     async def run() -> None:
-        play.app.flow_control.resume()
-        agent = play.app.agent(play.inputs, concurrency=5)(asks)
-        renew(agent, play)
-        await agent.start()
+        agent = await started(play, asks, concurrency=5)
         for value in (*[-1] * 5, *range(5)):
             await play.deliver("in", value)
         await asyncio.sleep(0.5)
