@@ -142,9 +142,20 @@ def spout(**change):
     return {"operators": [SPOUT | change, BOLT]}
 
 
-def test_costs_that_do_not_grow_with_the_rate_are_refused_for_no_rate_would_be_the_largest(solve, tmp_path):
-    free = {"slow": 0, "fast": 0}
+@pytest.mark.parametrize("least", [0, 5e-324])
+def test_costs_that_fill_no_machine_are_refused_for_no_rate_would_be_the_largest(solve, tmp_path, least):
+    free = {"slow": least, "fast": least}
     code, _, err = solve(DOCUMENT | {"operators": [SPOUT | {"cost": free}, BOLT | {"cost": free}]})
-    message = "$.operators: found no cost that grows with the source rate, expected an operator with a cost > 0"
+    found = "no cost that fills a machine at a finite source rate"
+    message = f"$.operators: found {found}, expected an operator with a larger cost"
     assert (code, err) == (2, f"trimtab solve: {tmp_path}/instance.json: {message}\n")
     assert solve(DOCUMENT | {"operators": [SPOUT | {"cost": free}, BOLT]})[0] == 0
+
+
+@pytest.mark.parametrize("method", ["hetero", "round-robin"])
+def test_costs_and_fixed_costs_beyond_all_capacity_keep_an_operator_off_a_machine(solve, method):
+    bolt = BOLT | {"cost": {"slow": 1e100, "fast": 0.5}, "fixed": {"slow": 1e300, "fast": 1}, "instances": 1}
+    code, out, err = solve(DOCUMENT | {"operators": [SPOUT, bolt]}, method=method)
+    plan = json.loads(out)
+    assert (code, err, plan["assignment"]["bolt#0"]) == (0, "", "m2")
+    assert 8.0 < plan["source_rate"] <= plan["fluid_bound"] < (100 - 1) / (0.5 * 0.5)  # the bolt alone on m2

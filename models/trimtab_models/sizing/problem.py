@@ -63,14 +63,18 @@ class SizingProblem:
 
 
 def problem_of(instance: SizingInstance) -> SizingProblem:
-    """The arrays of `instance`.  Raises BadInstance if rates overflow, or if no machine can ever be full."""
+    """The arrays of `instance`.  Raises BadInstance if rates overflow, or if no finite rate fills a machine."""
     operators, machines = instance.operators, instance.machines
     shape = (1, len(operators), len(machines))
     cost = np.array([[each.cost[machine.type] for machine in machines] for each in operators], np.float64)
     fixed = np.array([[each.fixed[machine.type] for machine in machines] for each in operators], np.float64)
     relative = relative_rates(operators, instance.edges)
-    if machines and not (relative * cost.min(axis=1) > 0).any():
-        raise BadInstance("$.operators", "no cost that grows with the source rate", "an operator with a cost > 0")
+    if machines:
+        with np.errstate(divide="ignore", over="ignore"):
+            most = FULL * len(machines) / (relative * cost.min(axis=1)).sum() * max(1.0, relative.sum())
+        if not is_finite(float(most)):
+            found = "no cost that fills a machine at a finite source rate"
+            raise BadInstance("$.operators", found, "an operator with a larger cost")
     counts = [each.instances for each in operators if each.instances is not None]
     return SizingProblem(
         operators=tuple(each.id for each in operators),
@@ -114,7 +118,8 @@ def max_rate(problem: SizingProblem, placement: Ints) -> float:
     room = problem.capacity * (1 - ROUNDING) - base
     if (room < -2 * ROUNDING * problem.capacity).any():
         return -1.0
-    return float((np.maximum(0, room[slope > 0]) / slope[slope > 0]).min(initial=np.inf))
+    with np.errstate(over="ignore"):
+        return float((np.maximum(0, room[slope > 0]) / slope[slope > 0]).min(initial=np.inf))
 
 
 def sustains_start(problem: SizingProblem, rate: float) -> bool:

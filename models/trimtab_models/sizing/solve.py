@@ -34,6 +34,7 @@ LEAST_RATE = 1e-3  # relative to the bound: first rate if no rate is known
 FIT = 1e-12  # a smaller overshoot is rounding
 PER_MACHINE = (0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 14, 20)
 OPTIMAL = 2e-5  # relative to the bound
+NEGLIGIBLE = 1e-12  # share of the crude bound; GLOP refuses models with coefficients of more than 1e30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,19 +54,20 @@ def fluid_relaxation(problem: SizingProblem) -> Fluid:
     unit = problem.relative * scale  # scales the rate, so that all coefficients are percentages
     use = problem.per_rate[..., first] * unit[:, None]
     fixed, capacity = problem.per_instance[..., first], problem.capacity[:, first]
+    fits: Bools = np.all(fixed <= capacity[:, None], axis=0)
+    works: Bools = fits & np.all(NEGLIGIBLE * use <= capacity[:, None], axis=0)
+    use, fixed = np.where(works, use, 0.0), np.where(fits, fixed, 0.0)
     most = _most_per_instance(use, capacity[:, None] - fixed)
     model = mathopt.Model()
     rate = model.add_variable(lb=0.0)
     operators, classes = range(len(problem.operators)), range(len(first))
-    share = [[model.add_variable(lb=0.0) for _ in classes] for _ in operators]
-    instances = [[model.add_variable(lb=0.0) for _ in classes] for _ in operators]
+    share = [[model.add_variable(lb=0.0, ub=np.inf if each else 0.0) for each in row] for row in works]
+    instances = [[model.add_variable(lb=0.0, ub=np.inf if each else 0.0) for each in row] for row in fits]
     for operator in operators:
         model.add_linear_constraint(mathopt.fast_sum(share[operator]) == rate)
         model.add_linear_constraint(mathopt.fast_sum(instances[operator]) >= 1)
         for at in classes:
             model.add_linear_constraint(share[operator][at] <= most[operator, at] * instances[operator][at])
-            if (fixed[:, operator, at] > capacity[:, at]).any():
-                model.add_linear_constraint(instances[operator][at] == 0)
     for resource in range(len(capacity)):
         for at in classes:
             terms = [use[resource, operator, at] * share[operator][at] for operator in operators]
@@ -88,7 +90,7 @@ def fluid_relaxation(problem: SizingProblem) -> Fluid:
 
 def _most_per_instance(use: Floats, room: Floats) -> Floats:
     """(O, C) share of the input that fills a machine beside the fixed cost of one instance; at most 1."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         most = np.where(use > 0, np.maximum(0, room) / use, np.inf).min(axis=0)
     at_most_all: Floats = np.minimum(most, 1.0)
     return at_most_all
