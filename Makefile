@@ -38,7 +38,7 @@ demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, bal
 jobs: $(INSTALLED) jars ## the papers' jobs, balanced and collocated, every result checked; about 8 minutes each (JOBS="--only job2")
 	PYTHONPATH=examples $(BIN)/python -m jobs $(JOBS)
 
-test: $(INSTALLED) ## pass all checks and tests, several at a time
+test: $(INSTALLED) jars ## pass all checks and tests, several at a time
 	$(BIN)/python -m tests.run_all
 
 test-python: ## the fast tests under another Python, in an environment of its own: PYTHON=python3.13 (E2E=1: end to end)

@@ -1,10 +1,9 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
 The end-to-end tests mostly wait, so four of them run at a time: three of those with Spark and workers, and one of those
-marked `light`.  The fast tests come before the first three: at a low priority beside all four they would wait for the
-CPU until their own limits pass.  The jars are fetched meanwhile.  Tests marked `alone` measure CPU or short times, or
-play a whole day; no other test runs beside them.  The static checks get the CPU that all others leave.  Scenarios take
-minutes each; `make scenarios` runs them.
+marked `light`.  Tests marked `alone` measure CPU or short times; no other test runs beside them.  The day of a cluster
+takes most of the rest, and leaves half of the CPU: that is for the fast tests, as all CPU that the others leave is for
+the static checks.  Scenarios take minutes each; `make scenarios` runs them.
 """
 
 import os
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Lock
+from threading import Lock
 
 from tests.paths import END_TO_END
 from tests.programs import left_out
@@ -28,25 +27,21 @@ IDLE = ("sh", "-c", '{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice
 """The lowest priority.  Where Linux shares the CPU among sessions (autogroup), `nice` counts only within one."""
 HEAVY = "e2e and not light and not alone and not scenario"
 LIGHT = "light and not alone and not scenario"
+DAY = "tests/e2e/test_day.py"
 TAIL = 40
 """Lines of a failed part that are repeated at the end."""
 
 
 @dataclass(slots=True)
 class Part:
-    """One command; `live` prints each line as it comes, else all are printed when the command has ended.
-
-    `after`: another part, which has to end first.
-    """
+    """One command; `live` prints each line as it comes, else all are printed when the command has ended."""
 
     name: str
     command: Sequence[str]
     live: bool = False
-    after: "Part | None" = None
     lines: list[str] = field(default_factory=list)
     code: int | None = None
     seconds: float = 0.0
-    ended: Event = field(default_factory=Event)
 
     @property
     def passed(self) -> bool:
@@ -68,18 +63,17 @@ def static_checks() -> Lane:
 
 
 def stages() -> list[list[Lane]]:
-    """Stages, one after the other, of lanes that run at the same time.  Only the fast tests need no jars."""
+    """Stages, one after the other, of lanes that run at the same time."""
     tests = (*PYTEST, "-v", *SLOWEST, "-m")
-    jars = Part("jars", ("make", "--no-print-directory", "jars"), live=True)
+    alone = (*tests, "alone", *END_TO_END, f"--ignore={DAY}")
+    fast = (*IDLE, *PYTEST, "-q", "-m", "not e2e", "-n2", "--dist=worksteal", "--timeout=1200")
     return [
         [
-            [
-                Part("fast tests", (*PYTEST, "-q", "-m", "not e2e", "-n2", "--dist=worksteal", "--timeout=600")),
-                Part("end-to-end tests", (*tests, HEAVY, "-n3", "--dist=loadfile", *END_TO_END), live=True, after=jars),
-            ],
-            [jars, Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
+            [Part("end-to-end tests", (*tests, HEAVY, "-n3", "--dist=loadfile", *END_TO_END), live=True)],
+            [Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
         ],
-        [[Part("end-to-end tests that run alone", (*tests, "alone", *END_TO_END), live=True)]],
+        [[Part("end-to-end tests that run alone", alone, live=True)]],
+        [[Part("the day", (*tests, "alone", DAY), live=True)], [Part("fast tests", fast)]],
     ]
 
 
@@ -94,13 +88,8 @@ class Runner:
     def run(self, lane: Lane) -> None:
         """Run the parts one after the other; a failed one does not keep back the next."""
         for part in lane:
-            if part.after is not None:
-                part.after.ended.wait()
-            try:
-                if not self._stopped:
-                    self._run(part)
-            finally:
-                part.ended.set()
+            if not self._stopped:
+                self._run(part)
 
     def stop(self) -> None:
         """Start nothing more and interrupt what runs: pytest then cleans up."""
