@@ -69,7 +69,7 @@ bootstrap_servers = "127.0.0.1:9092"  # some of them
         "|---|---|---|---|",
         "| `cluster` | name of letters, digits, '.', '_', '-' | required | As in controller.toml. |",
         "| `host` | name of letters, digits, '.', '_', '-' | required | Unique. |",
-        "| `interval_s` | number, 0.1 to 600 s | `10.0` | Per report. |",
+        "| `interval_s` | 0.1–600 s | `10.0` | Per report. |",
         "| `state_dir` | path | required | Journal. |",
         "| `socket` | path | required | Workers connect here. |",
     ]

@@ -13,7 +13,7 @@ from trimtab_reference.source import Undocumented
 
 OPTIONS = frozenset({"--config", "--bootstrap", "--cluster", "--json"})
 """What nearly all commands of operators take."""
-MANY = 3
+MANY = 2
 """Commands that have an argument in common before it is explained once for all."""
 MUCH = 15
 """Arguments of a command, above which they are left to its help."""
@@ -40,7 +40,7 @@ def render() -> str:
         ),
     ]
     parts += [
-        "Unless a command says otherwise, these arguments mean the same in all that have them. `[OPTIONS]` stands for "
+        "These arguments mean the same wherever nothing else is said. `[OPTIONS]` stands for "
         "`[--config FILE] [--bootstrap HOST:PORT] [--cluster NAME] [--json]`.",
         table(("argument", "meaning"), common),
     ]
@@ -57,7 +57,7 @@ def render() -> str:
 
 
 def _common(parsers: Iterable[argparse.ArgumentParser]) -> list[tuple[str, str]]:
-    """The rows of options that several commands have with the same meaning; one for each option."""
+    """The rows of arguments that several commands have with the same meaning; one for each argument."""
     count: Counter[tuple[str, str]] = Counter()
     waiting = list(parsers)
     while waiting:
@@ -66,7 +66,7 @@ def _common(parsers: Iterable[argparse.ArgumentParser]) -> list[tuple[str, str]]
         count.update(_row(action, parser) for action in parser._actions if _is_shown(action))
     usual: dict[str, tuple[str, str]] = {}
     for row, times in count.most_common():
-        if times >= MANY and row[0].startswith("`-"):
+        if times >= MANY:
             usual.setdefault(row[0], row)
     return sorted(usual.values())
 
@@ -115,10 +115,8 @@ def _row(action: argparse.Action, parser: argparse.ArgumentParser) -> tuple[str,
     if not text:
         raise Undocumented(f"{parser.prog}: {names[0]} has no help text")
     words = [text]
-    if action.option_strings and action.required:
-        words.append("Required.")
     choices = [] if action.choices is None else list(map(str, action.choices))
-    if choices and value.isupper() and not set(choices) <= set(re.split(r"[:;| ]+", text)):
+    if choices and value.isupper() and not set(choices) <= set(re.split(r"[:;,| ]+", text)):
         words.append(f"One of {codes(choices)}.")
     listed = text.split(" ", 1)[0].rstrip(":") in choices
     first = _ended(text) if listed else _sentence(text)  # a choice stays as it is typed

@@ -35,6 +35,7 @@ COMMENTED = re.compile(r'^# (?=\[|"?[\w.-]+"? = )')
 SECTION = re.compile(r"\[{1,2}([\w.]+)\]{1,2}\s*(?:# (.*))?")
 KEY = re.compile(r"""("?)([\w.-]+)\1 = (.*?)(?:\s+# (.*))?""")
 
+OR_MORE = " or more"
 NAME = "name of letters, digits, '.', '_', '-'"
 """How the readers describe a name; the page says it once."""
 ENVIRONMENT = (
@@ -66,7 +67,7 @@ def render() -> str:
         "# Configuration",
         "The files are TOML. They are read strictly: a key that is unknown, missing, of another type or out of its "
         "range is refused with one line that names the key, what was found and what was expected. "
-        f"A *name* has {NAME.removeprefix('name of ')}. "
+        f"A section is optional unless it is marked *Required*. A *name* has {NAME.removeprefix('name of ')}. "
         "`trimtab-agent check --config FILE` shows what the agent's file means on its host.",
     ]
     shown: set[str] = set()
@@ -94,11 +95,11 @@ def sections(text: str, read: Read) -> Iterator[str]:
         read(document)
         for section, title in titles.items():
             rows = [_row(read, document, key) for key in keys if key.section == section]
-            need = "Required." if _is_required(read, document, section) else "Optional."
+            need = "Required. " if _is_required(read, document, section) else ""
             shown = section.replace("workers.w0", "workers.NAME")
             keys_of_it = table(("key", "type", "default", "meaning"), rows) if rows else ""
             shown = f"[{shown}]" if isinstance(_found(document, section), list) else shown
-            yield f"### [{shown}]\n\n{need} {_sentence(title)}\n\n{keys_of_it}".rstrip()
+            yield f"### [{shown}]\n\n{need}{_sentence(title)}\n\n{keys_of_it}".rstrip()
 
 
 def parse_sample(text: str) -> tuple[dict[str, str], list[Key]]:
@@ -137,11 +138,14 @@ def _row(read: Read, document: Mapping[str, Any], key: Key) -> tuple[str, str, s
     if not key.text:
         raise Undocumented(f"{key.path} has no comment in its sample file")
     default = _default(read, document, key)
-    type_ = f"{_type(read, document, key)} {_unit(key)}".rstrip()
+    kind, unit = _type(read, document, key), _unit(key)
+    type_ = f"{kind.removesuffix(OR_MORE)} {unit}".rstrip() + OR_MORE * kind.endswith(OR_MORE)
     return code(key.name), type_, default, _sentence(key.text)
 
 
 def _unit(key: Key) -> str:
+    if key.name.endswith("_bytes_s"):
+        return "bytes/s"
     if key.name.endswith("_s"):
         return "s"
     if key.name.endswith("_bytes"):
@@ -170,8 +174,8 @@ def _type(read: Read, document: Mapping[str, Any], key: Key) -> str:
         if expected and kind == "a string" and not expected[0].isdigit() and "readable file" not in expected:
             return _listed(expected)
         if expected and kind != "a string":
-            return f"{without_article(kind or '')}{_bounds(expected)}"
-    words = {"an array": "array", "an object": "table"}
+            return f"{'whole, ' if kind == 'a whole number' else ''}{_bounds(expected)}"
+    words = {"an array": "array", "an object": "table", "true or false": "boolean"}
     return words.get(kind or "", without_article(kind or ""))
 
 
@@ -183,7 +187,12 @@ def _listed(expected: str) -> str:
 
 def _bounds(expected: str) -> str:
     low, high = re.findall(r"-?[\d.]+(?:e[+-]?\d+)?", expected)[-2:]
-    return f", {low} to {high}" if float(high) < ENDLESS else f", {low} or more"
+    return f"{_digits(low)}–{_digits(high)}" if float(high) < ENDLESS else f"{low}{OR_MORE}"
+
+
+def _digits(number: str) -> str:
+    """A whole number without an exponent."""
+    return f"{float(number):,.0f}" if "e+" in number else number
 
 
 def _expected(read: Read, document: Mapping[str, Any], key: Key, value: object) -> str | None:

@@ -121,11 +121,10 @@ def render() -> str:
     """The page."""
     parts = [
         "# Instance and plan files",
-        "`trimtab solve METHOD FILE` reads an instance and writes a plan; both are JSON. An unknown key, a missing one "
-        "and a wrong value are refused with one line that names the JSON path, what was found and what was expected. "
-        "Ids are strings, each used once in its list. `trimtab snapshot` writes the running cluster as an instance; "
-        "`trimtab simulate --recorded` plays such files. What each method does is in [methods](methods.md). Of the "
-        "formats whose keys are not shown here the classes of the reader explain them.",
+        "`trimtab solve METHOD FILE` reads an instance and writes a plan; both are JSON. What is unknown, missing or "
+        "wrong is refused with one line that names the JSON path, what was found and what was expected. Ids are "
+        "strings, each used once in its list. [Methods](methods.md) says what each method does. Where no keys are "
+        "shown here, the reader's classes explain them.",
     ]
     for each in FORMATS:
         parts += _format(each)

@@ -31,9 +31,8 @@ def render() -> str:
             "# Metrics",
             "Agent and controller serve their metrics for Prometheus on the address in `[metrics] listen`, with the "
             "usual `process_*` among them. A metric that is not known is absent, not zero. Names that end in `_total` "
-            "are counters, which stand at zero before the first event; all others but histograms are gauges.",
-            "Every series has the label `cluster`, those of an agent also `host`. Nothing has a series per key group, "
-            "plan or hand-over: the log says which plan it was.",
+            "are counters, from zero on; all others but histograms are gauges. Every series has the label `cluster`, "
+            "those of an agent also `host`.",
             "## Number of series",
             table(("served by", "series", "per app", "per worker", "per host"), _series()),
             "## Controller",
