@@ -14,7 +14,7 @@ from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.metrics import ControllerMetrics as LoopMetrics
 from trimtab_process.metrics_port import refusal_counter
 from trimtab_protocol.messages.names import Topics, WorkerId
-from trimtab_reference.markdown import code, codes, link, table
+from trimtab_reference.markdown import code, link, table
 from trimtab_reference.reasons import RUNBOOKS
 from trimtab_reference.rules import alerts
 
@@ -32,7 +32,7 @@ def render() -> str:
             "Agent and controller serve their metrics for Prometheus on the address in `[metrics] listen`, with the "
             "usual `process_*` among them. A metric that is not known is absent, not zero. Names that end in `_total` "
             "are counters, from zero on; all others but histograms are gauges. Every series has the label `cluster`, "
-            "those of an agent also `host`.",
+            "those of an agent also `host`; further labels stand in braces.",
             "## Number of series",
             table(("served by", "series", "per app", "per worker", "per host"), _series()),
             "## Controller",
@@ -72,17 +72,18 @@ def _shown(registry: CollectorRegistry) -> int:
 
 def _table(registries: Iterable[CollectorRegistry]) -> str:
     rows = sorted(row for registry in registries for row in _rows(registry))
-    return table(("metric", "meaning", "labels"), rows)
+    return table(("metric", "meaning"), rows)
 
 
-def _rows(registry: CollectorRegistry) -> Iterator[tuple[str, str, str]]:
+def _rows(registry: CollectorRegistry) -> Iterator[tuple[str, str]]:
     for metric in _metrics(registry):
         family = next(iter(metric.describe()))
         name = family.name + ("_total" if family.type == "counter" else "")
         words = [_sentence(family.documentation.removesuffix(".").removesuffix("; absent while unknown"))]
         words += ["Histogram."] * (family.type == "histogram")
         words += _alerts(name)
-        yield code(name), " ".join(words), codes(metric._labelnames)
+        labels = f"{{{','.join(metric._labelnames)}}}" if metric._labelnames else ""
+        yield code(name + labels), " ".join(words)
 
 
 def _metrics(registry: CollectorRegistry) -> Iterator[MetricWrapperBase]:
