@@ -140,7 +140,10 @@ def _usage(parser: argparse.ArgumentParser, *, short: bool) -> str:
         words.append("[OPTIONS]")
         left_out = OPTIONS
     either = {member: group for group in parser._mutually_exclusive_groups for member in group._group_actions}
-    for action in filter(_is_shown, parser._actions):
+    shown = list(filter(_is_shown, parser._actions))
+    if short and len(shown) > MUCH:
+        return _wrapped([*words, *(_called(action) for action in shown if not action.option_strings), "[OPTION ...]"])
+    for action in shown:
         if left_out.intersection(action.option_strings):
             continue
         group = either.get(action)
