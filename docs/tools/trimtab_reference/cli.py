@@ -8,7 +8,7 @@ from itertools import groupby
 
 import trimtab_agent.cli
 import trimtab_controller.cli
-from trimtab_reference.markdown import code, codes, plain, table
+from trimtab_reference.markdown import code, codes, entries, plain, table
 from trimtab_reference.source import Undocumented
 
 OPTIONS = frozenset({"--config", "--bootstrap", "--cluster", "--json"})
@@ -42,7 +42,7 @@ def render() -> str:
     parts += [
         "These arguments mean the same wherever nothing else is said. `[OPTIONS]` stands for "
         "`[--config FILE] [--bootstrap HOST:PORT] [--cluster NAME] [--json]`.",
-        table(("argument", "meaning"), common),
+        entries(common),
     ]
     for parser in commands.values():
         parser.description = None  # stands in the table above
@@ -50,7 +50,7 @@ def render() -> str:
     agent = trimtab_agent.cli.agent_parser()
     parts += ["## trimtab-agent", _exit_codes(agent)]
     of_all = _common(_children(agent).values())
-    parts.append(table(("argument of all", "meaning"), of_all))
+    parts += ["Arguments of all:", entries(of_all)]
     for parser in _children(agent).values():
         parts += of_command(parser, level=3, common=of_all)
     return "\n\n".join(part for part in parts if part)
@@ -84,11 +84,11 @@ def of_command(parser: argparse.ArgumentParser, level: int, common: Collection[t
         if len(own) > MUCH:
             yield f"`{parser.prog} --help` explains the arguments."
         else:
-            yield table(("argument", "meaning"), own)
+            yield entries(own)
     if parser.epilog:
         yield _exit_codes(parser)
     if of_all := [row for row in _common(children.values()) if row not in common]:
-        yield table(("argument of all", "meaning"), of_all)
+        yield f"Arguments of all:\n\n{entries(of_all)}"
     for child in children.values():
         yield from of_command(child, level + 1, [*common, *of_all])
 

@@ -14,7 +14,7 @@ from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.metrics import ControllerMetrics as LoopMetrics
 from trimtab_process.metrics_port import refusal_counter
 from trimtab_protocol.messages.names import Topics, WorkerId
-from trimtab_reference.markdown import code, link, table
+from trimtab_reference.markdown import code, entries, link, table
 from trimtab_reference.reasons import RUNBOOKS
 from trimtab_reference.rules import alerts
 
@@ -38,11 +38,11 @@ def render() -> str:
             "## Controller",
             "Served by the controller that leads; `trimtab_controller_info`, `trimtab_controller_role` and "
             "`trimtab_controller_stood_down_total` also by those that wait. Figures of the stream are among them.",
-            _table([ProcessMetrics().registry, LoopMetrics().registry]),
+            _listed([ProcessMetrics().registry, LoopMetrics().registry]),
             "## Agent and its workers",
-            _table([AgentMetrics().registry]),
+            _listed([AgentMetrics().registry]),
             "## The metrics port, of both",
-            _table([port]),
+            _listed([port]),
         )
     )
 
@@ -70,9 +70,8 @@ def _shown(registry: CollectorRegistry) -> int:
     return sum(not sample.name.endswith("_created") for metric in registry.collect() for sample in metric.samples)
 
 
-def _table(registries: Iterable[CollectorRegistry]) -> str:
-    rows = sorted(row for registry in registries for row in _rows(registry))
-    return table(("metric", "meaning"), rows)
+def _listed(registries: Iterable[CollectorRegistry]) -> str:
+    return entries(sorted(row for registry in registries for row in _rows(registry)))
 
 
 def _rows(registry: CollectorRegistry) -> Iterator[tuple[str, str]]:
