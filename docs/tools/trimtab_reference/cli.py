@@ -8,7 +8,7 @@ from itertools import groupby
 
 import trimtab_agent.cli
 import trimtab_controller.cli
-from trimtab_reference.markdown import code, codes, entries, plain, table
+from trimtab_reference.markdown import code, codes, entries, plain
 from trimtab_reference.source import Undocumented
 
 OPTIONS = frozenset({"--config", "--bootstrap", "--cluster", "--json"})
@@ -31,12 +31,8 @@ def render() -> str:
         "and `--help` after every command.",
         "## trimtab",
         _exit_codes(trimtab_controller.cli.parser_for(None)),
-        table(
-            ("command", "what it does"),
-            (
-                (f"[`{name}`](#trimtab-{name})", text)
-                for name, (_, text) in trimtab_controller.cli.all_commands().items()
-            ),
+        entries(
+            (f"[`{name}`](#trimtab-{name})", text) for name, (_, text) in trimtab_controller.cli.all_commands().items()
         ),
     ]
     parts += [

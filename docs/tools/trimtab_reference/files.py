@@ -60,11 +60,6 @@ class Format:
     in_full: bool = False
     """Show its keys on the page; of the others the example and the reader's classes do, which must explain each key."""
 
-    @property
-    def anchor(self) -> str:
-        """Of its heading."""
-        return self.title.lower().replace(" ", "-")
-
 
 def _methods(*packages: str) -> tuple[str, ...]:
     return tuple(name for name, module in FAMILIES.items() if module.split(".")[1] in packages)
