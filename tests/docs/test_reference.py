@@ -65,15 +65,13 @@ bootstrap_servers = "127.0.0.1:9092"  # some of them
         "",
         "Required. This host.",
         "",
-        "| key | type | default | meaning |",
-        "|---|---|---|---|",
-        "| `cluster` | name of letters, digits, '.', '_', '-' | required | As in controller.toml. |",
-        "| `host` | name of letters, digits, '.', '_', '-' | required | Unique. |",
-        "| `interval_s` | number, 0.1 to 600 s | `10.0` | Per report. |",
-        "| `state_dir` | path | required | Journal. |",
-        "| `socket` | path | required | Workers connect here. |",
+        "- `cluster` (name of letters, digits, '.', '_', '-', required): As in controller.toml.",
+        "- `host` (name of letters, digits, '.', '_', '-', required): Unique.",
+        "- `interval_s = 10.0` (0.1–600 s): Per report.",
+        "- `state_dir` (path, required): Journal.",
+        "- `socket` (path, required): Workers connect here.",
     ]
-    assert "| `bootstrap_servers` | string | required | Some of them. |" in kafka
+    assert "- `bootstrap_servers` (string, required): Some of them." in kafka
 
 
 def test_a_comment_that_goes_on_belongs_to_the_line_above() -> None:
@@ -94,8 +92,7 @@ def test_a_usage_shows_which_options_exclude_each_other_and_choices_as_they_are_
     assert list(cli.of_command(parser, 3)) == [
         "### x go",
         "```\nx go SHELL (--for SPAN | --end)\n```",
-        "| argument | meaning |\n|---|---|\n| `SHELL` | bash \\| zsh. |\n"
-        "| `--for SPAN` | How long. |\n| `--end` | End it. |",
+        "- `SHELL`: bash | zsh.\n- `--for SPAN`: How long.\n- `--end`: End it.",
         "```\nx go a > b\n```\n\nthen read it",
     ]
 

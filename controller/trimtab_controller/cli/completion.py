@@ -18,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
         "fish:  trimtab completion fish > ~/.config/fish/completions/trimtab.fish\n"
         "Then open a new shell."
     )
-    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=" | ".join(SHELLS))
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
     parser.set_defaults(run=run)
 
 

@@ -100,7 +100,7 @@ def _add_view(parser: argparse.ArgumentParser, command: str) -> None:
         parser.add_argument("--target", type=float, default=0.7, metavar="SHARE", help=text)
     if command == "snapshot":
         parser.add_argument("--app", metavar="ID", help="which app, if there are several")
-        parser.add_argument("--out", type=Path, metavar="FILE", help="write to FILE instead of standard output")
+        parser.add_argument("--out", type=Path, metavar="FILE", help="write to FILE, not to standard output")
     if command == "events":
         parser.add_argument("--app", metavar="ID", help="only those of this app")
         text = "how far back, such as 90s, 15m, 6h or 7d (default: 1d)"
@@ -112,7 +112,7 @@ def _add_view(parser: argparse.ArgumentParser, command: str) -> None:
         text = "a key group, such as orders/sums/17, or a plan, such as 3.17"
         parser.add_argument("about", metavar="APP/OPERATOR/KEYGROUP|PLAN", help=text)
     if command == "replay":
-        parser.add_argument("--app", metavar="ID", help="only this app")
+        parser.add_argument("--app", metavar="ID", help="only those of this app")
         text = "how far back, such as 6h or 7d (default: 1d); the topic of snapshots keeps 7 days"
         parser.add_argument("--last", type=span, default="1d", metavar="SPAN", help=text)
         text = (
@@ -304,14 +304,14 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     from trimtab_models.solving import FAMILIES
 
     parser.epilog = "Exit code 0: a plan; 2: wrong usage or file; 3: proven infeasible."
-    parser.add_argument("method", choices=sorted(FAMILIES), metavar="METHOD", help=" | ".join(FAMILIES))
+    parser.add_argument("method", choices=sorted(FAMILIES), metavar="METHOD", help=", ".join(FAMILIES))
     text = "a JSON file: for milp, flux, albic, cola, elastic as `trimtab snapshot` writes it"
     parser.add_argument("instance", type=Path, metavar="INSTANCE", help=text)
     parser.add_argument(
         "--time-limit", type=_seconds, metavar="S", help="answer with the best plan after S seconds of solving"
     )
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="the same seed gives the same plan (0)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the plan to FILE, not to standard output")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write to FILE, not to standard output")
     parser.set_defaults(run="trimtab_controller.cli.solve:run")
 
 

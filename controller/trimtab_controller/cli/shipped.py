@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
         parser.epilog = (
             "trimtab sample agent.toml > /etc/trimtab/agent.toml\nUnits name the programs of this installation."
         )
-        parser.add_argument("name", nargs="?", metavar="NAME", help=f"{' | '.join(SAMPLES)} (default: list them)")
+        parser.add_argument("name", nargs="?", metavar="NAME", help=f"{', '.join(SAMPLES)} (default: list them)")
         parser.set_defaults(run=run_sample)
     else:
         text = "as `trimtab status` names it (default: list them)"

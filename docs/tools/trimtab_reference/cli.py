@@ -8,12 +8,12 @@ from itertools import groupby
 
 import trimtab_agent.cli
 import trimtab_controller.cli
-from trimtab_reference.markdown import code, codes, plain, table
+from trimtab_reference.markdown import code, codes, entries, plain
 from trimtab_reference.source import Undocumented
 
 OPTIONS = frozenset({"--config", "--bootstrap", "--cluster", "--json"})
 """What nearly all commands of operators take."""
-MANY = 3
+MANY = 2
 """Commands that have an argument in common before it is explained once for all."""
 MUCH = 15
 """Arguments of a command, above which they are left to its help."""
@@ -31,18 +31,14 @@ def render() -> str:
         "and `--help` after every command.",
         "## trimtab",
         _exit_codes(trimtab_controller.cli.parser_for(None)),
-        table(
-            ("command", "what it does"),
-            (
-                (f"[`{name}`](#trimtab-{name})", text)
-                for name, (_, text) in trimtab_controller.cli.all_commands().items()
-            ),
+        entries(
+            (f"[`{name}`](#trimtab-{name})", text) for name, (_, text) in trimtab_controller.cli.all_commands().items()
         ),
     ]
     parts += [
-        "Unless a command says otherwise, these arguments mean the same in all that have them. `[OPTIONS]` stands for "
+        "These arguments mean the same wherever nothing else is said. `[OPTIONS]` stands for "
         "`[--config FILE] [--bootstrap HOST:PORT] [--cluster NAME] [--json]`.",
-        table(("argument", "meaning"), common),
+        entries(common),
     ]
     for parser in commands.values():
         parser.description = None  # stands in the table above
@@ -50,14 +46,14 @@ def render() -> str:
     agent = trimtab_agent.cli.agent_parser()
     parts += ["## trimtab-agent", _exit_codes(agent)]
     of_all = _common(_children(agent).values())
-    parts.append(table(("argument of all", "meaning"), of_all))
+    parts += ["Arguments of all:", entries(of_all)]
     for parser in _children(agent).values():
         parts += of_command(parser, level=3, common=of_all)
     return "\n\n".join(part for part in parts if part)
 
 
 def _common(parsers: Iterable[argparse.ArgumentParser]) -> list[tuple[str, str]]:
-    """The rows of options that several commands have with the same meaning; one for each option."""
+    """The rows of arguments that several commands have with the same meaning; one for each argument."""
     count: Counter[tuple[str, str]] = Counter()
     waiting = list(parsers)
     while waiting:
@@ -66,7 +62,7 @@ def _common(parsers: Iterable[argparse.ArgumentParser]) -> list[tuple[str, str]]
         count.update(_row(action, parser) for action in parser._actions if _is_shown(action))
     usual: dict[str, tuple[str, str]] = {}
     for row, times in count.most_common():
-        if times >= MANY and row[0].startswith("`-"):
+        if times >= MANY:
             usual.setdefault(row[0], row)
     return sorted(usual.values())
 
@@ -84,11 +80,11 @@ def of_command(parser: argparse.ArgumentParser, level: int, common: Collection[t
         if len(own) > MUCH:
             yield f"`{parser.prog} --help` explains the arguments."
         else:
-            yield table(("argument", "meaning"), own)
+            yield entries(own)
     if parser.epilog:
         yield _exit_codes(parser)
     if of_all := [row for row in _common(children.values()) if row not in common]:
-        yield table(("argument of all", "meaning"), of_all)
+        yield f"Arguments of all:\n\n{entries(of_all)}"
     for child in children.values():
         yield from of_command(child, level + 1, [*common, *of_all])
 
@@ -115,10 +111,8 @@ def _row(action: argparse.Action, parser: argparse.ArgumentParser) -> tuple[str,
     if not text:
         raise Undocumented(f"{parser.prog}: {names[0]} has no help text")
     words = [text]
-    if action.option_strings and action.required:
-        words.append("Required.")
     choices = [] if action.choices is None else list(map(str, action.choices))
-    if choices and value.isupper() and not set(choices) <= set(re.split(r"[:;| ]+", text)):
+    if choices and value.isupper() and not set(choices) <= set(re.split(r"[:;,| ]+", text)):
         words.append(f"One of {codes(choices)}.")
     listed = text.split(" ", 1)[0].rstrip(":") in choices
     first = _ended(text) if listed else _sentence(text)  # a choice stays as it is typed
@@ -142,7 +136,10 @@ def _usage(parser: argparse.ArgumentParser, *, short: bool) -> str:
         words.append("[OPTIONS]")
         left_out = OPTIONS
     either = {member: group for group in parser._mutually_exclusive_groups for member in group._group_actions}
-    for action in filter(_is_shown, parser._actions):
+    shown = list(filter(_is_shown, parser._actions))
+    if short and len(shown) > MUCH:
+        return _wrapped([*words, *(_called(action) for action in shown if not action.option_strings), "[OPTION ...]"])
+    for action in shown:
         if left_out.intersection(action.option_strings):
             continue
         group = either.get(action)

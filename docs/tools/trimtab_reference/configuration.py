@@ -21,7 +21,7 @@ from trimtab_controller.cli.parsers import CONFIG_VARIABLE
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import ENDLESS, NONE, code, source_link, table, without_article
+from trimtab_reference.markdown import ENDLESS, NONE, code, entries, source_link, without_article
 from trimtab_reference.source import Undocumented
 
 SHIPPED = ROOT / "deploy" / "samples"
@@ -35,6 +35,7 @@ COMMENTED = re.compile(r'^# (?=\[|"?[\w.-]+"? = )')
 SECTION = re.compile(r"\[{1,2}([\w.]+)\]{1,2}\s*(?:# (.*))?")
 KEY = re.compile(r"""("?)([\w.-]+)\1 = (.*?)(?:\s+# (.*))?""")
 
+OR_MORE = " or more"
 NAME = "name of letters, digits, '.', '_', '-'"
 """How the readers describe a name; the page says it once."""
 ENVIRONMENT = (
@@ -66,20 +67,21 @@ def render() -> str:
         "# Configuration",
         "The files are TOML. They are read strictly: a key that is unknown, missing, of another type or out of its "
         "range is refused with one line that names the key, what was found and what was expected. "
-        f"A *name* has {NAME.removeprefix('name of ')}. "
-        "`trimtab-agent check --config FILE` shows what the agent's file means on its host.",
+        f"A section is optional unless it is marked *Required*. A *name* has {NAME.removeprefix('name of ')}. "
+        "`trimtab-agent check --config FILE` shows what the agent's file means on its host. Keys are shown with their "
+        "defaults, and in brackets with their types and ranges.",
     ]
     shown: set[str] = set()
     for name, (path, read) in SAMPLES.items():
         own, others = list[str](), list[str]()
         for section in sections(path.read_text(encoding="utf-8"), read):
-            head, _, keys = section.partition("\n\n| ")
+            head, _, keys = section.partition("\n\n- ")
             title = head.partition("\n")[0]
             (others if keys in shown or title in shown else own).append(section)
             shown |= {keys or title}
         same = f" {_listed_titles(others)} are those of controller.toml." if others else ""
         parts += [f"## {name}", f"A sample with every key: {source_link(path)}.{same}", *own]
-    return "\n\n".join([*parts, *ENVIRONMENT]).replace(f"| {NAME} |", "| name |")
+    return "\n\n".join([*parts, *ENVIRONMENT]).replace(f"({NAME}", "(name")
 
 
 def _listed_titles(of: list[str]) -> str:
@@ -93,12 +95,11 @@ def sections(text: str, read: Read) -> Iterator[str]:
         document = whole(text, Path(folder))
         read(document)
         for section, title in titles.items():
-            rows = [_row(read, document, key) for key in keys if key.section == section]
-            need = "Required." if _is_required(read, document, section) else "Optional."
+            rows = [_entry(read, document, key) for key in keys if key.section == section]
+            need = "Required. " if _is_required(read, document, section) else ""
             shown = section.replace("workers.w0", "workers.NAME")
-            keys_of_it = table(("key", "type", "default", "meaning"), rows) if rows else ""
             shown = f"[{shown}]" if isinstance(_found(document, section), list) else shown
-            yield f"### [{shown}]\n\n{need} {_sentence(title)}\n\n{keys_of_it}".rstrip()
+            yield f"### [{shown}]\n\n{need}{_sentence(title)}\n\n{entries(rows)}".rstrip()
 
 
 def parse_sample(text: str) -> tuple[dict[str, str], list[Key]]:
@@ -133,15 +134,22 @@ def whole(text: str, folder: Path) -> dict[str, Any]:
     return document
 
 
-def _row(read: Read, document: Mapping[str, Any], key: Key) -> tuple[str, str, str, str]:
+def _entry(read: Read, document: Mapping[str, Any], key: Key) -> tuple[str, str]:
+    """The key with its default and its type, and its meaning."""
     if not key.text:
         raise Undocumented(f"{key.path} has no comment in its sample file")
     default = _default(read, document, key)
-    type_ = f"{_type(read, document, key)} {_unit(key)}".rstrip()
-    return code(key.name), type_, default, _sentence(key.text)
+    kind, unit = _type(read, document, key), _unit(key)
+    type_ = f"{kind.removesuffix(OR_MORE)} {unit}".rstrip() + OR_MORE * kind.endswith(OR_MORE)
+    if default.startswith("`"):
+        return f"{code(f'{key.name} = {default[1:-1]}')} ({type_})", _sentence(key.text)
+    need = "" if default == NONE else f", {default}"
+    return f"{code(key.name)} ({type_}{need})", _sentence(key.text)
 
 
 def _unit(key: Key) -> str:
+    if key.name.endswith("_bytes_s"):
+        return "bytes/s"
     if key.name.endswith("_s"):
         return "s"
     if key.name.endswith("_bytes"):
@@ -170,8 +178,8 @@ def _type(read: Read, document: Mapping[str, Any], key: Key) -> str:
         if expected and kind == "a string" and not expected[0].isdigit() and "readable file" not in expected:
             return _listed(expected)
         if expected and kind != "a string":
-            return f"{without_article(kind or '')}{_bounds(expected)}"
-    words = {"an array": "array", "an object": "table"}
+            return f"{'whole, ' if kind == 'a whole number' else ''}{_bounds(expected)}"
+    words = {"an array": "array", "an object": "table", "true or false": "boolean"}
     return words.get(kind or "", without_article(kind or ""))
 
 
@@ -183,7 +191,12 @@ def _listed(expected: str) -> str:
 
 def _bounds(expected: str) -> str:
     low, high = re.findall(r"-?[\d.]+(?:e[+-]?\d+)?", expected)[-2:]
-    return f", {low} to {high}" if float(high) < ENDLESS else f", {low} or more"
+    return f"{_digits(low)}–{_digits(high)}" if float(high) < ENDLESS else f"{low}{OR_MORE}"
+
+
+def _digits(number: str) -> str:
+    """A whole number without an exponent."""
+    return f"{float(number):,.0f}" if "e+" in number else number
 
 
 def _expected(read: Read, document: Mapping[str, Any], key: Key, value: object) -> str | None:

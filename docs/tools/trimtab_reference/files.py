@@ -20,7 +20,16 @@ from trimtab_models.instances.snapshot import decode_snapshot
 from trimtab_models.instances.topology import decode_topology
 from trimtab_models.solving import FAMILIES, SolveMethod, method_named
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import code, codes, first_sentence, plain, source_link, table, without_article
+from trimtab_reference.markdown import (
+    code,
+    codes,
+    entries,
+    escaped,
+    first_sentence,
+    plain,
+    source_link,
+    without_article,
+)
 from trimtab_reference.source import Undocumented, file_of, texts_of
 
 EXAMPLES = ROOT / "examples" / "instances"
@@ -50,11 +59,6 @@ class Format:
     parts: tuple[Part, ...]
     in_full: bool = False
     """Show its keys on the page; of the others the example and the reader's classes do, which must explain each key."""
-
-    @property
-    def anchor(self) -> str:
-        """Of its heading."""
-        return self.title.lower().replace(" ", "-")
 
 
 def _methods(*packages: str) -> tuple[str, ...]:
@@ -121,11 +125,10 @@ def render() -> str:
     """The page."""
     parts = [
         "# Instance and plan files",
-        "`trimtab solve METHOD FILE` reads an instance and writes a plan; both are JSON. An unknown key, a missing one "
-        "and a wrong value are refused with one line that names the JSON path, what was found and what was expected. "
-        "Ids are strings, each used once in its list. `trimtab snapshot` writes the running cluster as an instance; "
-        "`trimtab simulate --recorded` plays such files. What each method does is in [methods](methods.md). Of the "
-        "formats whose keys are not shown here the classes of the reader explain them.",
+        "`trimtab solve METHOD FILE` reads an instance and writes a plan; both are JSON. What is unknown, missing or "
+        "wrong is refused with one line that names the JSON path, what was found and what was expected. Ids are "
+        "strings, each used once in its list. [Methods](methods.md) says what each method does. Where no keys are "
+        "shown here, the reader's classes explain them.",
     ]
     for each in FORMATS:
         parts += _format(each)
@@ -144,7 +147,7 @@ def _format(format_: Format) -> Iterator[str]:
         text = part.cls.__doc__ or ""
         if format_.in_full:
             yield f"### {format_.title}: {part.title}\n\n{plain(text) if part.in_full else first_sentence(text)}"
-            yield table(("key", "type", "meaning"), rows)
+            yield entries((f"{name} ({type_})", text) for name, type_, text in rows)
     shown: dict[str, str] = {}
     for keys, names in _results(format_.methods).items():
         yield f"### {format_.title}: plan of {', '.join(names)}"
@@ -152,7 +155,7 @@ def _format(format_: Format) -> Iterator[str]:
         if same:
             yield "As above, and:" if len(same) == len(shown) else f"As above: {codes(same)}."
         if own := [(code(key), text) for key, text in keys if key not in same]:
-            yield table(("key", "meaning"), own)
+            yield entries(own)
         shown |= dict(keys)
 
 
@@ -179,7 +182,7 @@ def _rows(format_: Format, document: Mapping[str, Any], part: Part) -> Iterator[
         if not text:
             raise Undocumented(f'{part.cls.__module__}: {part.cls.__name__}.{name} needs a """docstring""" below it')
         default = "" if _is_required(format_, document, part, key) else f"; {_default(fields[name])}"
-        yield code(key), _type(format_, document, part, key) + default, text
+        yield code(key), escaped(_type(format_, document, part, key)) + default, text
 
 
 def known_keys(format_: Format, document: Mapping[str, Any], part: Part) -> list[str]:

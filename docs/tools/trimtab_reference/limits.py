@@ -21,12 +21,11 @@ SHOWN = {
         placement_parts.MAX_KEY_GROUPS report.MAX_WORKERS report.MAX_KEY_GROUPS rules.MAX_PATTERNS rules.MAX_RANGES
         rules.MAX_REASON snapshot.MAX_NODES""",
     "agent": """
-        command_checks.FUTURE_LIMIT_S configuration.MAX_SOCKET_PATH_BYTES copies.MAX_AGE_S daemon.END_LIMIT_S
-        kafka_link.DELIVERY_LIMIT_S processes.MAX_LOG_BYTES""",
+        command_checks.FUTURE_LIMIT_S configuration.MAX_SOCKET_PATH_BYTES copies.MAX_AGE_S kafka_link.DELIVERY_LIMIT_S
+        processes.MAX_LOG_BYTES""",
     "controller": """
-        alternatives.MAX_ALTERNATIVES configuration.MAX_HOSTS events.MAX_EVENTS hook.MAX_OUTPUT_BYTES absences.MAX_APPS
-        outlet.MAX_HELD plan_settings.MAX_EXPRESSIONS orphan_placing.MOST_AT_ONCE forecasts.MAX_APPS scaling.MAX_APPS
-        speeds.MAX_TYPES""",
+        alternatives.MAX_ALTERNATIVES configuration.MAX_HOSTS events.MAX_EVENTS absences.MAX_APPS
+        plan_settings.MAX_EXPRESSIONS forecasts.MAX_APPS scaling.MAX_APPS speeds.MAX_TYPES""",
 }
 """Module and name of what a user may meet.  The failure model has the limits of senders."""
 

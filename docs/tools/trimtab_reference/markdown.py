@@ -20,10 +20,19 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def cell(text: str) -> str:
-    """A text as the cell of a table: outside of code no word is taken for HTML or emphasis."""
-    words = " ".join(text.split()).replace("|", "\\|")
-    parts = re.split(r"(`[^`]*`)", words)
-    return "".join(part if part.startswith("`") else re.sub(r"[<*]", r"\\\g<0>", part) for part in parts) or NONE
+    """A text as the cell of a table."""
+    return escaped(text).replace("|", "\\|") or NONE
+
+
+def entries(rows: Iterable[tuple[str, str]]) -> str:
+    """A list of names, which are code already, with what they mean."""
+    return "\n".join(f"- {name}: {escaped(text)}" for name, text in rows)
+
+
+def escaped(text: str) -> str:
+    """A text in one line: outside of code no word is taken for HTML or emphasis."""
+    parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
+    return "".join(part if part.startswith("`") else re.sub(r"[<*]", r"\\\g<0>", part) for part in parts)
 
 
 def code(text: str) -> str:

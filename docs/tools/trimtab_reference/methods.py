@@ -5,8 +5,7 @@ from functools import partial
 from trimtab_controller.solver.answer import Method as ControllerMethod
 from trimtab_models.simulation.rounds import POLICIES
 from trimtab_models.solving import FAMILIES, method_named
-from trimtab_reference.files import FORMATS
-from trimtab_reference.markdown import code, codes, table
+from trimtab_reference.markdown import code, codes, entries
 from trimtab_reference.source import Undocumented, texts_of
 
 
@@ -18,22 +17,15 @@ def render() -> str:
             "The same instance, seed and method give the same plan. With a time limit a method answers with its best "
             "plan when the time is over.",
             "## Methods of trimtab solve",
-            "The formats of instances and plans are in [files](files.md).",
-            table(("method", "what it does", "instance"), map(_method, FAMILIES)),
+            "[Files](files.md) has the format of the instance and the plan of each method.",
+            entries((code(name), method_named(name).text) for name in FAMILIES),
             "## Methods of the controller",
             f"`[balance] method` in controller.toml is one of {codes(ControllerMethod)}.",
             "## Policies of trimtab simulate",
             f"{codes(name for name in POLICIES if name in FAMILIES)} are the methods above. In addition:",
-            table(
-                ("policy", "what it does"), ((code(name), _policy(name)) for name in POLICIES if name not in FAMILIES)
-            ),
+            entries((code(name), _policy(name)) for name in POLICIES if name not in FAMILIES),
         )
     )
-
-
-def _method(name: str) -> tuple[str, str, str]:
-    format_ = next(each for each in FORMATS if name in each.methods)
-    return code(name), method_named(name).text, f"[{format_.title}](files.md#{format_.anchor})"
 
 
 def _policy(name: str) -> str:

@@ -14,7 +14,7 @@ from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.metrics import ControllerMetrics as LoopMetrics
 from trimtab_process.metrics_port import refusal_counter
 from trimtab_protocol.messages.names import Topics, WorkerId
-from trimtab_reference.markdown import code, codes, link, table
+from trimtab_reference.markdown import code, entries, link, table
 from trimtab_reference.reasons import RUNBOOKS
 from trimtab_reference.rules import alerts
 
@@ -31,19 +31,18 @@ def render() -> str:
             "# Metrics",
             "Agent and controller serve their metrics for Prometheus on the address in `[metrics] listen`, with the "
             "usual `process_*` among them. A metric that is not known is absent, not zero. Names that end in `_total` "
-            "are counters, which stand at zero before the first event; all others but histograms are gauges.",
-            "Every series has the label `cluster`, those of an agent also `host`. Nothing has a series per key group, "
-            "plan or hand-over: the log says which plan it was.",
+            "are counters, from zero on; all others but histograms are gauges. Every series has the label `cluster`, "
+            "those of an agent also `host`; further labels stand in braces.",
             "## Number of series",
             table(("served by", "series", "per app", "per worker", "per host"), _series()),
             "## Controller",
             "Served by the controller that leads; `trimtab_controller_info`, `trimtab_controller_role` and "
             "`trimtab_controller_stood_down_total` also by those that wait. Figures of the stream are among them.",
-            _table([ProcessMetrics().registry, LoopMetrics().registry]),
+            _listed([ProcessMetrics().registry, LoopMetrics().registry]),
             "## Agent and its workers",
-            _table([AgentMetrics().registry]),
+            _listed([AgentMetrics().registry]),
             "## The metrics port, of both",
-            _table([port]),
+            _listed([port]),
         )
     )
 
@@ -71,19 +70,19 @@ def _shown(registry: CollectorRegistry) -> int:
     return sum(not sample.name.endswith("_created") for metric in registry.collect() for sample in metric.samples)
 
 
-def _table(registries: Iterable[CollectorRegistry]) -> str:
-    rows = sorted(row for registry in registries for row in _rows(registry))
-    return table(("metric", "meaning", "labels"), rows)
+def _listed(registries: Iterable[CollectorRegistry]) -> str:
+    return entries(sorted(row for registry in registries for row in _rows(registry)))
 
 
-def _rows(registry: CollectorRegistry) -> Iterator[tuple[str, str, str]]:
+def _rows(registry: CollectorRegistry) -> Iterator[tuple[str, str]]:
     for metric in _metrics(registry):
         family = next(iter(metric.describe()))
         name = family.name + ("_total" if family.type == "counter" else "")
         words = [_sentence(family.documentation.removesuffix(".").removesuffix("; absent while unknown"))]
         words += ["Histogram."] * (family.type == "histogram")
         words += _alerts(name)
-        yield code(name), " ".join(words), codes(metric._labelnames)
+        labels = f"{{{','.join(metric._labelnames)}}}" if metric._labelnames else ""
+        yield code(name + labels), " ".join(words)
 
 
 def _metrics(registry: CollectorRegistry) -> Iterator[MetricWrapperBase]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import code, codes, first_paragraph, link, table
+from trimtab_reference.markdown import code, codes, entries, first_paragraph, link, table
 from trimtab_reference.rules import RULES, Alert, alerts
 from trimtab_reference.source import Undocumented
 
@@ -34,13 +34,13 @@ def render() -> str:
             f"{link('runbooks', README)} has a table of when each ends.",
             "## Reasons to do nothing, with a runbook",
             "The job goes on with its last placement; only balancing waits.",
-            table(("reason", "meaning"), map(_with_runbook, waiting)),
+            entries(map(_with_runbook, waiting)),
             "## Concerns",
             "Something is wrong with an app, whether or not it is balanced meanwhile. The reasons "
             f"{codes(name for name in concerns if name in waiting)} are concerns too.",
-            table(("concern", "meaning"), (_with_runbook(name) for name in concerns if name not in waiting)),
+            entries(_with_runbook(name) for name in concerns if name not in waiting),
             "## Further conditions with an alert",
-            table(("runbook", "meaning"), map(_with_runbook, others)),
+            entries(map(_with_runbook, others)),
             "## Alerts",
             f"The rules for Prometheus are in {link('trimtab.rules.yml', RULES)}; "
             f"{link('monitor', MONITOR)} says how to load them. An alert has the name of its runbook: "

@@ -57,17 +57,15 @@ def render() -> str:
     parts = [
         "# Topics and messages",
         f"`{CLUSTER}` is the name in `[controller] cluster` and `[agent] cluster`. The controller creates missing "
-        "topics with these settings. Messages are JSON; a reader ignores fields that it does not know. The modules "
-        "describe their fields. [Engine plug-ins](engine-plugins.md) has what a plug-in reads or writes; for your own "
-        "programs the [HTTP API](../guides/console.md#api) has the values of the status.",
+        "topics. Messages are JSON; a reader ignores fields that it does not know. The modules describe their fields. "
+        "[Engine plug-ins](engine-plugins.md) has what a plug-in reads or writes; for your own programs the "
+        "[HTTP API](../guides/console.md#api) has the values of the status.",
         "## Topics",
         table(("topic", "written by", "read by", "key", "contents", "messages"), map(_topic, settings.values())),
         "## Settings",
-        f"`max.message.bytes` is {' or '.join({_largest(each) for each in settings.values()})}.",
-        table(
-            ("topic", "partitions", "cleanup", "kept for", "further"),
-            map(_settings, settings.values()),
-        ),
+        f"`max.message.bytes` is {' or '.join({_largest(each) for each in settings.values()})}. *Compacted* stands for "
+        "`cleanup.policy=compact`, a time for `retention.ms`.",
+        table(("topic", "partitions", "kept", "further"), map(_settings, settings.values())),
         "## Events",
         "Your programs may read this topic. A field with `?` may be absent or null. Numbers are 0 or more unless "
         "stated otherwise. Names have letters, digits, `.`, `_` and `-`, at most 200 characters.",
@@ -99,9 +97,9 @@ def _settings(settings: TopicSettings) -> tuple[str, ...]:
     keys = dict(settings.configuration)
     del keys["max.message.bytes"]  # stands above the table
     cleanup = keys.pop("cleanup.policy", "delete")
-    kept = f"{settings.retention_hours} h" if keys.pop("retention.ms", None) else "the last record of each key"
+    kept = f"{settings.retention_hours} h" if keys.pop("retention.ms", None) else f"{cleanup}ed"
     further = ", ".join(code(f"{key}={value}") for key, value in keys.items())
-    return code(settings.name), str(settings.partitions), cleanup, kept, further
+    return code(settings.name), str(settings.partitions), kept, further
 
 
 def _message(cls: type, shown: list[type]) -> Iterator[str]:
