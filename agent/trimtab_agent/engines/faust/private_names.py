@@ -117,6 +117,7 @@ PRIVATES: tuple[Private, ...] = (
         "",
         ("_topic_waiters",),
         (
+            ("_create_topic", ()),
             ("_really_create_topic", ("owner", "client", "topic")),
             ("_get_controller_node", ("owner", "client", "timeout")),
         ),

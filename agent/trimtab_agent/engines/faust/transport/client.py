@@ -34,7 +34,7 @@ ASK_AGAIN_S = 3.0
 """Pause between two attempts to be answered."""
 FIRST_WORD_S, LAST_WORD_S = 5.0, 80.0
 """How long a worker waits for brokers before it says so, and the longest pause between two lines; it doubles."""
-PROBE_S = 2.0
+PROBE_S = 3.0
 """How long a broker may take to answer a new connection."""
 CONNECT = "connect"
 """What a worker needs brokers for from its start until its consumer subscribes, unless it is something else."""
@@ -123,13 +123,13 @@ class Waits:
                 log.warning("waiting for Kafka to %s, for %.0f s: %s", what, time.monotonic() - began, silent)
 
 
-async def silent_brokers(client: Any) -> str | None:
-    """Which of all brokers do not answer, as operators know them; None: all do."""
+async def silent_brokers(client: Any, among: Collection[int] | None = None) -> str | None:
+    """Which of these (all) brokers do not answer, as operators know them; None: all do."""
     if client._sync_task is None:  # it knows none yet
         return f"no broker answers at {first_few(sorted({f'{host}:{port}' for host, port, _ in client.hosts}))}"
-    brokers = sorted(broker.nodeId for broker in client.cluster.brokers())
-    answered = await asyncio.gather(*(answers(client, broker, PROBE_S) for broker in brokers))
-    silent = [silence_of(client.cluster, broker) for broker, here in zip(brokers, answered, strict=True) if not here]
+    asked = sorted({broker.nodeId for broker in client.cluster.brokers()} if among is None else among)
+    answered = await asyncio.gather(*(answers(client, broker, PROBE_S) for broker in asked))
+    silent = [silence_of(client.cluster, broker) for broker, here in zip(asked, answered, strict=True) if not here]
     return first_few([each for each in silent if each is not None]) if silent else None
 
 

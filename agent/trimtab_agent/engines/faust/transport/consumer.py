@@ -1096,6 +1096,11 @@ class SteeredTransport(Transport):  # type: ignore[misc]
         limit_s: float = self.app.conf.broker_request_timeout
         return until_answered(ask, limit_s=limit_s, reset=lambda: reset_connections(client))
 
+    async def _create_topic(self, *arguments: Any, **options: Any) -> None:
+        """Make a topic, also if somebody else who waits for it is cancelled meanwhile."""
+        with contextlib.suppress(asyncio.InvalidStateError):  # it is made, or this worker ends
+            await super()._create_topic(*arguments, **options)
+
     async def _really_create_topic(self, owner: Any, client: Any, topic: str, *arguments: Any, **options: Any) -> None:
         """Make a topic, as soon as the brokers answer (patch brokers-awaited).
 

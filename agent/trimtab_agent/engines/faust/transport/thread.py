@@ -35,7 +35,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
-from trimtab_agent.engines.faust.transport.client import until_answered
+from trimtab_agent.engines.faust.transport.client import silent_brokers, until_answered
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs
 from trimtab_agent.engines.faust.transport.metadata import NO_LEADER, TopicMetadata, silence_of
 from trimtab_agent.engines.faust.transport.unreadable import stand_at_unreadable
@@ -53,8 +53,8 @@ COMPLAIN_S = 60.0
 """Pause between two lines in the log that say so, or that a commit was refused."""
 GOOD = (NoError.errno, RebalanceInProgressError.errno)
 """Error codes of a heartbeat response that confirm membership and extend the session."""
-STOP_LIMIT_S = 3.0
-"""How long the broker may take to answer when this worker leaves the group.  It has heard of it, if it hears at all."""
+STOP_LOOK_S = 2.0
+"""How often to look, while this worker stops, whether the broker of its group answers."""
 LOOK_INTERVAL_S = 5.0
 LOOKS = 10
 """So many at each partition one after another, each where the ones before say that it tells most."""
@@ -242,14 +242,19 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         fetcher._proc_fetch_request = process_committed
 
     async def on_thread_stop(self) -> None:
-        """Stop the consumer; what a broker has not answered in time is given up (patch brokers-awaited)."""
+        """Stop the consumer, without what the group's broker does not answer (patch brokers-awaited)."""
         if self._topics is not None:
             self._topics.stop()
         stopping = asyncio.ensure_future(super().on_thread_stop())
-        if not (await asyncio.wait([stopping], timeout=STOP_LIMIT_S))[0]:
-            stopping.cancel()
-            await asyncio.wait([stopping])
+        while not (await asyncio.wait([stopping], timeout=STOP_LOOK_S))[0]:
+            known = self._consumer._coordinator and self._consumer._coordinator.coordinator_id
+            if silent := await silent_brokers(self._consumer._client, None if known is None else [known]):
+                log.warning("this worker ends without leaving its group: %s", silent)
+                stopping.cancel()
+        if stopping.cancelled():
             await self._consumer._client.close()
+        else:
+            stopping.result()
 
     async def commit(self, offsets: Mapping[TP, int]) -> bool:
         """Commit, unless Faust's flush before it has shown that something was not written.

@@ -8,7 +8,7 @@ from aiokafka.protocol.admin import ApiVersionResponse_v0, CreateTopicsResponse_
 from aiokafka.protocol.metadata import MetadataResponse_v1
 from aiokafka.protocol.transaction import InitProducerIdResponse_v0
 
-VERSIONS, METADATA, NEW_PRODUCER, NEW_TOPICS = 18, 3, 22, 19
+VERSIONS, METADATA, NEW_PRODUCER, NEW_TOPICS, COORDINATOR = 18, 3, 22, 19, 10
 """Numbers of requests, as Kafka's protocol has them."""
 NO_APIS = bytes(6)
 """Of an answer to ApiVersions: no error, and no request that it knows."""
@@ -27,8 +27,8 @@ class Broker:
         """By number of the request; to all others it says that it knows no request."""
 
     def make_topics(self, *topics: str) -> None:
-        """Answer what a producer asks that starts and makes these topics."""
-        versions = [(METADATA, 1, 1), (NEW_PRODUCER, 0, 0), (NEW_TOPICS, 1, 1)]
+        """Answer what a worker asks that starts and makes these topics; its group has no coordinator."""
+        versions = [(METADATA, 1, 1), (NEW_PRODUCER, 0, 0), (NEW_TOPICS, 1, 1), (COORDINATOR, 0, 0)]
         self.answers = {
             VERSIONS: ApiVersionResponse_v0(0, versions).encode(),
             METADATA: MetadataResponse_v1([(1, "127.0.0.1", self.port, None)], 1, []).encode(),

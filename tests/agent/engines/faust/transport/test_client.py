@@ -8,11 +8,19 @@ from typing import Any
 import faust
 import pytest
 
-from tests.agent.engines.faust.transport.brokers import METADATA, NEW_PRODUCER, NEW_TOPICS, VERSIONS, listening
+from tests.agent.engines.faust.transport.brokers import (
+    COORDINATOR,
+    METADATA,
+    NEW_PRODUCER,
+    NEW_TOPICS,
+    VERSIONS,
+    listening,
+)
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport import client as client_module
 from trimtab_agent.engines.faust.transport import producer as producer_module
+from trimtab_agent.engines.faust.transport import thread as thread_module
 from trimtab_agent.engines.faust.transport.client import Waits, silent_brokers
 from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
@@ -31,7 +39,8 @@ def app_on(port: int, **settings: Any) -> Any:
     """An app whose broker has this port."""
     times = {"broker_request_timeout": 0.3, "broker_session_timeout": 0.2, "broker_heartbeat_interval": 0.1}
     app = faust.App("ks", broker=f"kafka://127.0.0.1:{port}", web_enabled=False, **{**times, **settings})
-    app.transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=None)  # type: ignore[arg-type]
+    watcher: Any = SimpleNamespace(tell=print)
+    app.transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=watcher)
     return app
 
 
@@ -78,6 +87,21 @@ async def test_a_start_waits_for_a_silent_broker_says_so_and_goes_on(
         await producer.stop()
 
 
+async def test_a_topic_is_made_though_another_who_waits_for_it_is_cancelled() -> None:
+    async with listening(deaf=False) as broker:
+        broker.make_topics("sums")
+        producer = app_on(broker.port).producer
+        await producer.start()
+        broker.deaf_to = {NEW_TOPICS}
+        first, other = (asyncio.create_task(producer.create_topic("sums", 1, 1)) for _ in range(2))
+        await asyncio.wait([first, other], timeout=0.1)
+        other.cancel()
+        await asyncio.wait([other])
+        broker.deaf_to = set()
+        await asyncio.wait_for(first, 20.0)
+        await producer.stop()
+
+
 async def test_a_worker_that_is_told_to_stop_while_its_consumer_connects_ends_at_once() -> None:
     async with listening(deaf=True) as broker:
         app = app_on(broker.port, broker_request_timeout=60.0, broker_session_timeout=40.0)
@@ -88,6 +112,28 @@ async def test_a_worker_that_is_told_to_stop_while_its_consumer_connects_ends_at
                 await asyncio.sleep(0.01)
             await thread.stop()
             await starting
+
+
+async def test_a_worker_that_stops_waits_for_its_group_as_long_as_the_broker_takes_connections(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(thread_module, "STOP_LOOK_S", 0.1)
+    async with listening(deaf=False) as broker:
+        broker.make_topics()
+        broker.deaf_to = {COORDINATOR}
+        app = app_on(broker.port, broker_request_timeout=60.0, broker_session_timeout=40.0)
+        thread = SteeredThread(app.consumer)
+        await thread.start()
+        seen = broker.heard
+        thread.thread_loop.call_soon_threadsafe(thread._consumer._subscription.subscribe, {"in"})
+        async with asyncio.timeout(20.0):
+            while broker.heard < seen + 2:  # a new connection and the question
+                await asyncio.sleep(0.01)
+            stopping = asyncio.create_task(thread.stop())
+            assert not (await asyncio.wait([stopping], timeout=0.6))[0]
+            broker.deaf = True
+            await stopping
+        assert "ends without leaving its group" in caplog.text
 
 
 async def test_who_is_silent_is_named_also_of_several() -> None:
