@@ -40,7 +40,7 @@ class Hush(Proxy):
     """The kind, by its number; None: nothing cuts it."""
 
     def _forward(self, source: socket.socket, target: socket.socket) -> None:
-        if source.getsockname()[1] == self.port and self.at is not None:
+        if self.at is not None and source in self._open and source.getsockname()[1] == self.port:
             asked = source.recv(65536, socket.MSG_PEEK)
             while len(asked) > 6:  # 4 bytes of length, 2 with the kind; requests of a start come whole
                 if int.from_bytes(asked[4:6]) == self.at:
