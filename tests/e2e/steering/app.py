@@ -16,6 +16,7 @@ from typing import Any
 
 import faust
 from aiokafka import AIOKafkaConsumer
+from faust.exceptions import ValueDecodeError
 from faust.tables.recovery import Recovery
 
 from tests.e2e.steering.app_names import (
@@ -140,7 +141,8 @@ regrouped = app.topic(named_for(APP_ID, "regrouped"), internal=True, partitions=
 def table(name: str, value_type: type = int, partitions: int = SOURCE_PARTITIONS) -> Any:
     small = {"write_buffer_size": 4 << 20, "block_cache_size": 8 << 20}
     types = {"key_type": str, "value_type": value_type}
-    return app.Table(name, default=value_type, partitions=partitions, options=small, **types)
+    buffer = {"recovery_buffer_size": SETUP.get("recovery_buffer", 1000)}
+    return app.Table(name, default=value_type, partitions=partitions, options=small, **types, **buffer)
 
 
 counts, groups = table("counts"), table("groups", partitions=PARTITIONS)
@@ -195,6 +197,29 @@ if Feature.CARELESS in FEATURES:
                 odd[None] = "nobody's"
             if event.value == told.get("large"):
                 odd[text(event.key)] = "x" * 5000
+
+
+if Feature.RECORDS in FEATURES:
+    UNREADABLE = (FOLDER / f"{WORKER}.unreadable").open("a", buffering=1)
+
+    class Seen(faust.Record):
+        times: int
+        if Feature.NEW_FIELD in FEATURES:
+            since: str
+
+    records = table("records", Seen)
+    own["source"].append(records)
+
+    @app.agent(numbers)
+    async def keep_record(stream: Any) -> None:
+        async for event in stream.events():
+            key = text(event.key)
+            try:
+                before = records[key].times if key in records else 0
+            except ValueDecodeError:
+                UNREADABLE.write(f"{key}\n")
+            else:
+                records[key] = Seen(before + 1, *(["now"] if Feature.NEW_FIELD in FEATURES else []))
 
 
 if Feature.BALLAST in FEATURES:
@@ -268,6 +293,8 @@ async def total(stream: Any) -> None:
             await asyncio.sleep(SETUP["slow_s"])
         groups[text(event.key)] += 1
         await totals.send(key=event.key, value=event.value)
+        if Feature.FAILS in FEATURES and event.value % 200 == 150:
+            raise ValueError(f"fails at {event.value}")
         if Feature.BY_HAND in FEATURES:
             not_acknowledged.append(event)
 

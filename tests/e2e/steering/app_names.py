@@ -38,6 +38,9 @@ class Feature(StrEnum):
     BALLAST = "one more table"  # which the job only keeps; the scenario fills it
     LOCAL = "events between its agents skip the broker where they can"
     BY_HAND = "the second agent acknowledges by hand"
+    FAILS = "and fails now and then"
+    RECORDS = "one more table, of records"
+    NEW_FIELD = "with a field that records had not before"
     NO_CYTHON = "without Faust's compiled streams"  # the plug-in only reports: the others acknowledge what they skip
     IN_MEMORY = "tables in memory"  # the plug-in cannot steer that, and only reports
 

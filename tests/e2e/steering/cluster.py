@@ -31,7 +31,17 @@ from trimtab_sandbox.processes import Child, Processes
 
 TOLD = (
     *("partitions", "windowed", "work_s", "commit_interval_s", "session_s", "heartbeat_s", "took_limit_s"),
-    *("max_poll_s", "link_bytes_s", "delays_s", "slow_s", "groups", "queue", "drain_limit_s", "local"),
+    *(
+        "max_poll_s",
+        "link_bytes_s",
+        "delays_s",
+        "slow_s",
+        "groups",
+        "queue",
+        "drain_limit_s",
+        "local",
+        "recovery_buffer",
+    ),
 )
 """Of the setup, what the app is told."""
 

@@ -76,6 +76,8 @@ class Setup:
     """How long the second agent takes for an event, in each of its steps."""
     queue: int = 4096
     """Events that a stream's queue holds."""
+    recovery_buffer: int = 1000
+    """Changelog records that a table's recovery applies at once."""
     drain_limit_s: float = 10.0
     local: dict[str, float] = field(default_factory=dict)
     """Settings of the local hop, with `Feature.LOCAL`."""

@@ -81,8 +81,10 @@ it writes old state. | The queue is emptied once for each assignment, before any
 | `bootstrap-again` | A client never asks its bootstrap servers again. After all brokers that it knows have got new \
 addresses, it tries the old ones for ever. | When none of them answers, it asks the bootstrap servers. | \
 `transport/client.py` |
-| `brokers-awaited` | A worker that starts before Kafka ends with a traceback. | It waits, and says so. | \
-`transport/producer.py` |
+| `brokers-awaited` | A worker ends with a traceback if Kafka is away, or takes connections and answers nothing, when \
+it connects or makes topics. Told to stop while it waits for an answer, it takes a minute. | It waits, says for what \
+and for which broker, and stops at once. | `transport/client.py`, `transport/producer.py`, `transport/consumer.py`, \
+`transport/thread.py` |
 | `questions-apart` | A worker's thread does two things at a time. Two questions about logs whose broker does not \
 answer keep it for `broker_request_timeout` (90 s): it fetches and commits nothing, also of others. | They are asked \
 beside. | `transport/thread.py` |

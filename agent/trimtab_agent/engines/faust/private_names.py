@@ -100,7 +100,7 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         THREAD,
-        (Patch.FENCE, Patch.STATE_FAILS, Patch.QUESTIONS_APART),
+        (Patch.FENCE, Patch.STATE_FAILS, Patch.QUESTIONS_APART, Patch.AWAITED),
         "shorter long polls; the plug-in's assignor also without tables",
         ("_consumer", "_assignor"),
         (
@@ -108,9 +108,20 @@ PRIVATES: tuple[Private, ...] = (
             ("_ensure_consumer", ()),
             ("_highwaters", ("partitions",)),
             ("commit", ("offsets",)),
+            ("on_thread_stop", ()),
         ),
     ),
-    Private(faust.transport.drivers.aiokafka.Transport, (Patch.DELETED,), "", ("_topic_waiters",)),
+    Private(
+        faust.transport.drivers.aiokafka.Transport,
+        (Patch.DELETED, Patch.AWAITED),
+        "",
+        ("_topic_waiters",),
+        (
+            ("_create_topic", ()),
+            ("_really_create_topic", ("owner", "client", "topic")),
+            ("_get_controller_node", ("owner", "client", "timeout")),
+        ),
+    ),
     Private(
         faust.transport.drivers.aiokafka.Producer,
         (Patch.FLUSH, Patch.FENCE, Patch.IMPOSSIBLE),
@@ -338,7 +349,7 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         aiokafka.client.AIOKafkaClient,
-        (Patch.FENCE, Patch.LEADERS_KEPT, Patch.REBOOTSTRAP, Patch.SILENT_LEADER),
+        (Patch.FENCE, Patch.LEADERS_KEPT, Patch.REBOOTSTRAP, Patch.SILENT_LEADER, Patch.AWAITED),
         "",
         ("_topics", "_sync_task", "_conns", "_get_conn_lock_value", "_metadata_max_age_ms"),
         (

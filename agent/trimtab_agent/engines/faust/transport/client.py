@@ -8,18 +8,37 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+)
 
 from trimtab_agent.engines.faust.credentials import TLS_FILES
+from trimtab_agent.engines.faust.transport.metadata import silence_of
 from trimtab_protocol.messages.rate_limit import RateLimit
+from trimtab_protocol.wording import first_few
 
 log = logging.getLogger(__name__)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 RETRY_S = 1.0
+ASK_AGAIN_S = 3.0
+"""Pause between two attempts to be answered."""
+FIRST_WORD_S, LAST_WORD_S = 5.0, 80.0
+"""How long a worker waits for brokers before it says so, and the longest pause between two lines; it doubles."""
+PROBE_S = 3.0
+"""How long a broker may take to answer a new connection."""
+CONNECT = "connect"
+"""What a worker needs brokers for from its start until its consumer subscribes, unless it is something else."""
+NO_ANSWER = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, TimeoutError)
 
 Connection = Mapping[str, Any]
 """Bootstrap servers and security settings of an aiokafka client."""
@@ -54,6 +73,64 @@ async def for_ever(work: Callable[[], Awaitable[None]], complaint: str) -> None:
             if complaints.spend(time.monotonic()):
                 log.warning("%s: %r", complaint, error)
         await asyncio.sleep(RETRY_S)
+
+
+def until_answered(
+    ask: Callable[P, Awaitable[R]], *, limit_s: float | None = None, reset: Callable[[], None] = lambda: None
+) -> Callable[P, Awaitable[R]]:
+    """`ask`, repeated until the brokers answer; `Waits` says who does not.
+
+    `reset` is called after an attempt that took `limit_s`: what it asked on may be dead.
+    """
+
+    @functools.wraps(ask)
+    async def ask_again(*arguments: P.args, **options: P.kwargs) -> R:
+        while True:
+            try:
+                async with asyncio.timeout(limit_s) as attempt:
+                    return await ask(*arguments, **options)
+            except NO_ANSWER as error:
+                log.info("no answer from Kafka, the next attempt is in %g s: %r", ASK_AGAIN_S, error)
+            if attempt.expired():
+                reset()
+            await asyncio.sleep(ASK_AGAIN_S)
+
+    return ask_again
+
+
+class Waits:
+    """Says, less and less often, which brokers a worker waits for, and what for (patch brokers-awaited).
+
+    `client` returns one that knows the brokers.  Everything runs on its event loop.
+    """
+
+    def __init__(self, client: Callable[[], Any]) -> None:
+        self._client = client
+        self._telling: asyncio.Task[None] | None = None
+
+    def begin(self, what: str | None) -> None:
+        """From now on it is `what` that needs the brokers; None: nothing does."""
+        if self._telling is not None:
+            self._telling.cancel()
+        self._telling = None if what is None else asyncio.ensure_future(self._tell(what))
+
+    async def _tell(self, what: str) -> None:
+        began, pause_s = time.monotonic(), FIRST_WORD_S
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LAST_WORD_S)
+            if silent := await silent_brokers(self._client()):
+                log.warning("waiting for Kafka to %s, for %.0f s: %s", what, time.monotonic() - began, silent)
+
+
+async def silent_brokers(client: Any, among: Collection[int] | None = None) -> str | None:
+    """Which of these (all) brokers do not answer, as operators know them; None: all do."""
+    if client._sync_task is None:  # it knows none yet
+        return f"no broker answers at {first_few(sorted({f'{host}:{port}' for host, port, _ in client.hosts}))}"
+    asked = sorted({broker.nodeId for broker in client.cluster.brokers()} if among is None else among)
+    answered = await asyncio.gather(*(answers(client, broker, PROBE_S) for broker in asked))
+    silent = [silence_of(client.cluster, broker) for broker, here in zip(asked, answered, strict=True) if not here]
+    return first_few([each for each in silent if each is not None]) if silent else None
 
 
 def ask_bootstrap_servers_again() -> None:

@@ -9,11 +9,11 @@ import copy
 import functools
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, MutableMapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, MutableMapping
+from typing import Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
-from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
+from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAuthorizationFailedError
 from faust.exceptions import ConsumerNotStarted
 from faust.stores.rocksdb import Store
 from faust.streams import current_event
@@ -27,6 +27,7 @@ from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.chained import Renewal, chain, in_batch
+from trimtab_agent.engines.faust.transport.client import CONNECT, Waits, reset_connections, until_answered
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
@@ -42,6 +43,8 @@ from trimtab_agent.engines.faust.waiting import POLL_S, Check, until
 from trimtab_protocol.messages.decode import printable
 
 logger = get_logger(__name__)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 ENDS_INTERVAL_S = 1.0
 """How often to ask where logs end, and how long ago the last fetch of a partition must be."""
@@ -62,6 +65,7 @@ CUT_OFF = (
     "%s, and the group waits for what was sent there: this worker leaves the group, and joins again when it does. "
     "What was done since the last commit is done again"
 )
+JOIN = "join the group and restore tables"
 COMMITS_WAIT = "its outputs or commits do not get through"
 UNREADABLE_S = 10.0
 """How often it is tried to read what could not be read."""
@@ -304,6 +308,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     async def subscribe(self, topics: Collection[str]) -> None:
         """Subscribe once placement and topics are known (patch topics-known-before-assignment)."""
+        self.transport.waits.begin(JOIN)
         _await_broker(self.app.tables.recovery)  # it belongs to the loop in which it is made
         await self.watcher.before_join(frozenset(topics))
         await self._thread.wait_for_topics(frozenset(topics), self.settings.topics_limit_s)
@@ -487,6 +492,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Finish begun events, commit, then forget (patch begun-events-finished, patch offsets-kept-until-commit)."""
+        self.transport.waits.begin(JOIN)
         self._rebalances += 1
         self._changing = True
         self._sought = self._open = False
@@ -585,7 +591,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     async def perform_seek(self) -> None:
         """Seek, as soon as the broker answers (patch restore-awaits-broker)."""
-        await _until_answered(self._seek_sources)()
+        await until_answered(self._seek_sources)()
 
     async def _seek_sources(self) -> None:
         """Seek every source partition, also those without a committed offset (patch seek-before-sources-open).
@@ -636,6 +642,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         super().resume_flow()
         if self._open and not was_open:
             self._closed.clear()
+            self.transport.waits.begin(None)
             self.watcher.stable()
 
     def is_late(self, message: Any) -> bool:
@@ -1037,21 +1044,7 @@ def _await_broker(recovery: Any) -> None:
 
     recovery._wait = wait_without_limit
     for step in ("_build_highwaters", "_build_offsets", "_seek_offsets"):
-        setattr(recovery, step, _until_answered(getattr(recovery, step)))
-
-
-def _until_answered(ask: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:
-    @functools.wraps(ask)
-    async def ask_again(*arguments: Any) -> None:
-        while True:
-            try:
-                await ask(*arguments)
-                return
-            except (KafkaConnectionError, KafkaTimeoutError, TimeoutError) as error:
-                logger.warning("waiting for Kafka, the next attempt is in %g s: %r", RETRY_S, error)
-                await asyncio.sleep(RETRY_S)
-
-    return ask_again
+        setattr(recovery, step, until_answered(getattr(recovery, step)))
 
 
 def keep_what_waits(flow_control: Any) -> None:
@@ -1081,6 +1074,7 @@ class SteeredTransport(Transport):  # type: ignore[misc]
         self.fence = fence
         self.settings = settings
         self.watcher = watcher
+        self.waits = Waits(lambda: app.producer._producer.client)
         self.guard = StoreGuard(
             app, fence, on_breach=lambda: self.watcher.breached(), tell=lambda *told: self.watcher.tell(*told)
         )
@@ -1093,6 +1087,40 @@ class SteeredTransport(Transport):  # type: ignore[misc]
             if no_worker
             else super().create_producer(**options)
         )
+
+    def until_answered(self, ask: Callable[P, Awaitable[R]], client: Any) -> Callable[P, Awaitable[R]]:
+        """`ask` of a producer's client, repeated until the brokers answer (patch brokers-awaited).
+
+        Its own time limit is the one for records, 20 minutes.
+        """
+        limit_s: float = self.app.conf.broker_request_timeout
+        return until_answered(ask, limit_s=limit_s, reset=lambda: reset_connections(client))
+
+    async def _create_topic(self, *arguments: Any, **options: Any) -> None:
+        """Make a topic, also if somebody else who waits for it is cancelled meanwhile."""
+        with contextlib.suppress(asyncio.InvalidStateError):  # it is made, or this worker ends
+            await super()._create_topic(*arguments, **options)
+
+    async def _really_create_topic(self, owner: Any, client: Any, topic: str, *arguments: Any, **options: Any) -> None:
+        """Make a topic, as soon as the brokers answer (patch brokers-awaited).
+
+        One that is made again is not waited for: it is asked for again and again.
+        """
+        make = super()._really_create_topic
+        if options.get("ensure_created"):
+            await make(owner, client, topic, *arguments, **options)
+            return
+        self.waits.begin(f"make the topic {topic}")
+        await self.until_answered(make, client)(owner, client, topic, *arguments, **options)
+        opened = self.app._consumer is not None and self.app._consumer.is_open
+        self.waits.begin(None if opened else CONNECT)
+
+    async def _get_controller_node(self, owner: Any, client: Any, timeout: int = 30000) -> int | None:
+        """Ask all brokers for the controller; Faust asks one, and ends the worker if that one does not answer."""
+        if not await client.force_metadata_update() or client.cluster.controller is None:
+            raise KafkaConnectionError("no broker has said which of them is the controller")
+        controller: int = client.cluster.controller.nodeId
+        return controller
 
     def create_consumer(self, callback: Any, **options: Any) -> Any:
         """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here.

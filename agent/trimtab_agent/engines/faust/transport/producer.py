@@ -20,7 +20,6 @@ from typing import Any, Self
 import aiokafka
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import (
-    KafkaConnectionError,
     KafkaError,
     NoError,
     TopicAlreadyExistsError,
@@ -37,15 +36,16 @@ from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, break_
 from trimtab_agent.engines.faust.safety.refused import REFUSALS, refusal
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
-from trimtab_agent.engines.faust.transport.client import answers, reset_connections
+from trimtab_agent.engines.faust.transport.client import CONNECT, answers, reset_connections
 from trimtab_agent.engines.faust.transport.metadata import NO_LEADER, silence_of
 from trimtab_agent.engines.faust.waiting import POLL_S
 from trimtab_protocol.wording import first_few
 
 log = logging.getLogger(__name__)
 
-RETRY_S = 3.0
-"""Pause between two attempts to reach a broker."""
+CONNECT_LIMIT_S = 30.0
+"""How long a broker may take to take a connection.  aiokafka waits for its answer as long as for one to records (20
+minutes), and makes none to other brokers meanwhile."""
 GONE_S = 20.0
 """How long all commits and hand-overs wait for records whose topic is not there."""
 LOOK_AGAIN_S = 1.0
@@ -98,7 +98,12 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         send, connected, known = self.client.send, self.client._get_conn, self.client._wait_on_metadata
 
         async def guarded(*arguments: Any, **options: Any) -> Any:
-            connection = await connected(*arguments, **options)
+            try:
+                async with asyncio.timeout(CONNECT_LIMIT_S):
+                    connection = await connected(*arguments, **options)
+            except TimeoutError:
+                self.client.force_metadata_update()
+                return None
             if connection is not None:
                 guard(connection, self._withheld)
             return connection
@@ -125,16 +130,6 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self.client._wait_on_metadata = functools.partial(self._until_known, known)
         accumulator = self._message_accumulator
         accumulator.drain_by_nodes = functools.partial(self._drain_and_give_up, accumulator.drain_by_nodes)
-
-    async def start(self) -> None:
-        """Connect, as soon as a broker answers (patch brokers-awaited).  An app connects its producer first."""
-        while True:
-            try:
-                await super().start()
-                return
-            except KafkaConnectionError as error:
-                log.warning("waiting for Kafka, the next attempt is in %g s: %s", RETRY_S, error)
-                await asyncio.sleep(RETRY_S)
 
     def _asked_s(self) -> float:
         """How long ago a broker has last told its topics (seconds)."""
@@ -329,6 +324,16 @@ class SteeredProducer(Producer):  # type: ignore[misc]
 
         self.buffer._send_pending = publish_or_end
 
+    async def on_start(self) -> None:
+        """Connect, as soon as a broker answers (patch brokers-awaited).  An app connects its producer first."""
+        self.transport.waits.begin(CONNECT)
+        await super().on_start()
+
+    async def on_stop(self) -> None:
+        """Stop."""
+        self.transport.waits.begin(None)
+        await super().on_stop()
+
     def send_soon(self, fut: Any) -> None:
         """Buffer a record.  Raises ImpossibleRecord in the app's event (patch impossible-record-refused).
 
@@ -385,7 +390,9 @@ class SteeredProducer(Producer):  # type: ignore[misc]
             "is_output": self._is_output,
             "on_changelog_gone": self.make_again,
         }
-        return FencedProducer(self.transport.fence, **told, **settings)
+        producer = FencedProducer(self.transport.fence, **told, **settings)
+        producer.start = self.transport.until_answered(producer.start, producer.client)
+        return producer
 
     def make_again(self, changelog: str) -> None:
         """Make a changelog that has been deleted, as Faust does at the start of a worker."""

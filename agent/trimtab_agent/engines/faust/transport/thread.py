@@ -35,6 +35,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
+from trimtab_agent.engines.faust.transport.client import silent_brokers, until_answered
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs
 from trimtab_agent.engines.faust.transport.metadata import NO_LEADER, TopicMetadata, silence_of
 from trimtab_agent.engines.faust.transport.unreadable import stand_at_unreadable
@@ -52,6 +53,8 @@ COMPLAIN_S = 60.0
 """Pause between two lines in the log that say so, or that a commit was refused."""
 GOOD = (NoError.errno, RebalanceInProgressError.errno)
 """Error codes of a heartbeat response that confirm membership and extend the session."""
+STOP_LOOK_S = 2.0
+"""How often to look, while this worker stops, whether the broker of its group answers."""
 LOOK_INTERVAL_S = 5.0
 LOOKS = 10
 """So many at each partition one after another, each where the ones before say that it tells most."""
@@ -103,11 +106,13 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         # In an app without tables and standby replicas Faust silently uses aiokafka's round-robin assignor.
         self._assignor = self.app.assignor
         consumer._partition_assignment_strategy = [self._assignor]
+        consumer._client.bootstrap = until_answered(consumer._client.bootstrap)  # (patch brokers-awaited)
         return consumer
 
     async def on_start(self) -> None:
         """Start the consumer and connect its coordinator to the fence (patch fence-after-session)."""
-        await super().on_start()
+        if await self.wait_for_stopped(super().on_start()):  # told to stop before a broker has answered
+            return
         coordinator = self._consumer._coordinator
         known = self._topics = TopicMetadata(self._consumer._client, self._make_again)
         watcher, tables = self.transport.watcher, self.app.tables
@@ -237,10 +242,19 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         fetcher._proc_fetch_request = process_committed
 
     async def on_thread_stop(self) -> None:
-        """Stop the consumer."""
+        """Stop the consumer, without what the group's broker does not answer (patch brokers-awaited)."""
         if self._topics is not None:
             self._topics.stop()
-        await super().on_thread_stop()
+        stopping = asyncio.ensure_future(super().on_thread_stop())
+        while not (await asyncio.wait([stopping], timeout=STOP_LOOK_S))[0]:
+            known = self._consumer._coordinator and self._consumer._coordinator.coordinator_id
+            if silent := await silent_brokers(self._consumer._client, None if known is None else [known]):
+                log.warning("this worker ends without leaving its group: %s", silent)
+                stopping.cancel()
+        if stopping.cancelled():
+            await self._consumer._client.close()
+        else:
+            stopping.result()
 
     async def commit(self, offsets: Mapping[TP, int]) -> bool:
         """Commit, unless Faust's flush before it has shown that something was not written.

@@ -22,6 +22,7 @@ from tests.agent.engines.faust.transport.brokers import listening
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.troubles import Trouble
+from trimtab_agent.engines.faust.transport import client as client_module
 from trimtab_agent.engines.faust.transport import consumer as consumer_module
 from trimtab_agent.engines.faust.transport.consumer import (
     COMMITS_WAIT,
@@ -892,7 +893,7 @@ def test_a_recovery_waits_for_a_broker_that_is_away_for_long(
         await recovery.stop()
         return consumer.is_open
 
-    monkeypatch.setattr(consumer_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(client_module, "ASK_AGAIN_S", 0.01)
     app.conf.broker_request_timeout = 0.05
     app._consumer, app.__dict__["_fetcher"] = consumer, SimpleNamespace(maybe_start=nothing)
     consumer.watcher = Watched()  # type: ignore[assignment]
