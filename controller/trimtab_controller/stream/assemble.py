@@ -221,7 +221,7 @@ class Assembler:
     def _publish(self, window: _Window, now_ms: int) -> Snapshot:
         covered_s = {host: seconds for host, (seconds, _) in window.covered.items()}
         sums, window.sums, window.published = window.sums, {}, True
-        flooding = contents.hosts_of_many_apps(sums, MAX_APPS)
+        flooding = contents.hosts_that_name_too_much(sums, MAX_APPS)
         self._reject(Fault.FLOODING, sum(window.covered[host][1] for host in flooding))
         seen = frozenset(host for host, seconds in covered_s.items() if self._covers(seconds)) - flooding
         expected = self._expected() - (self._ended - seen) or seen

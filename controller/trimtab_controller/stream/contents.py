@@ -33,7 +33,14 @@ from trimtab_protocol.messages.copies import Copy, largest
 from trimtab_protocol.messages.decode import MAX_NUMBER
 from trimtab_protocol.messages.key_group_table import LEVELS, KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import MAX_COUNT, WorkerState
+from trimtab_protocol.messages.report import (
+    MAX_COUNT,
+    MAX_KEY_GROUPS,
+    MAX_OPERATORS,
+    MAX_PAIRS,
+    MAX_WORKERS,
+    WorkerState,
+)
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, PairWindow
 
 DECIMALS = 9
@@ -58,13 +65,35 @@ def of_hosts(rows: pa.Table, hosts: Collection[HostId]) -> pa.Table:
     return where(rows, pc.is_in(rows["host"], value_set=pa.array(list(hosts), pa.string())).to_numpy())
 
 
-def hosts_of_many_apps(sums: Mapping[Kind, pa.Table], most: int) -> frozenset[HostId]:
-    """The hosts whose rows name more than `most` apps."""
-    named = pa.concat_tables([sums[kind].select(["host", "app"]) for kind in (Kind.WORKER, Kind.KEY_GROUP, Kind.PAIR)])
-    apps = (
-        named.group_by(["host", "app"], use_threads=False).aggregate([]).group_by("host").aggregate([("app", "count")])
+def hosts_that_name_too_much(sums: Mapping[Kind, pa.Table], most_apps: int) -> frozenset[HostId]:
+    """The hosts that name more than `most_apps` apps, or more of anything than one report of theirs may.
+
+    A window adds up what many reports name, and nobody reads a snapshot of which one part is too large.
+    """
+    named = pa.concat_tables([sums[kind].select(["host", "worker", "app"]) for kind in (Kind.WORKER, Kind.KEY_GROUP)])
+    named = named.group_by(named.column_names, use_threads=False).aggregate([])
+    declared = sums[Kind.ABSENCE].select(["host", "operator"]).rename_columns(["host", "app"])
+    apps = pa.concat_tables([named.select(["host", "app"]), sums[Kind.PAIR].select(["host", "app"]), declared])
+    operators = sums[Kind.OPERATOR]
+    return frozenset().union(
+        _of_many(apps, ["host"], "app", most_apps),
+        _of_many(named, ["host"], "worker", MAX_WORKERS),
+        _of_many(operators, ["host", "worker"], "operator", MAX_OPERATORS),
+        _of_many_rows(sums[Kind.KEY_GROUP], MAX_KEY_GROUPS),
+        _of_many_rows(sums[Kind.PAIR], MAX_PAIRS),
     )
-    return frozenset(where(apps, apps["app_count"].to_numpy() > most)["host"].to_pylist())
+
+
+def _of_many(rows: pa.Table, by: list[str], name: str, most: int) -> list[HostId]:
+    """The hosts of those that have more than `most` different names."""
+    found = rows.select([*by, name]).group_by([*by, name], use_threads=False).aggregate([])
+    counted = found.group_by(by, use_threads=False).aggregate([(name, "count")])
+    return where(counted, counted[f"{name}_count"].to_numpy() > most)["host"].to_pylist()
+
+
+def _of_many_rows(rows: pa.Table, most: int) -> list[HostId]:
+    counted = rows.select(["host"]).group_by("host", use_threads=False).aggregate([([], "count_all")])
+    return where(counted, counted["count_all"].to_numpy() > most)["host"].to_pylist()
 
 
 def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
@@ -94,11 +123,12 @@ def lost_claims(rows: pa.Table, homes: Mapping[str, HostId]) -> dict[WorkerId, t
 
 def without_claims(rows: pa.Table, lost: Mapping[WorkerId, tuple[HostId, ...]]) -> pa.Table:
     """The rows without what hosts say of workers that they have no claim to."""
-    keep = np.ones(rows.num_rows, bool)
-    for worker, hosts in lost.items():
-        of_worker = pc.equal(rows["worker"], worker).to_numpy()
-        keep &= ~(of_worker & pc.is_in(rows["host"], value_set=pa.array(list(hosts), pa.string())).to_numpy())
-    return where(rows, keep)
+    claims = pa.array([f"{host} {worker}" for worker, hosts in lost.items() for host in hosts], pa.string())
+    return where(rows, ~pc.is_in(_claims(rows), value_set=claims).to_numpy())
+
+
+def _claims(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(rows["host"], rows["worker"], " ")
 
 
 def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
