@@ -235,7 +235,7 @@ class Assembler:
         self._interval_ms = {host: self._interval_ms[host] for host in self._reached_ms if host in self._interval_ms}
         self._ended &= self._reached_ms.keys() | (self._configured or frozenset())
         rows = {kind: contents.of_hosts(sums.pop(kind), seen) for kind in KEYS}
-        lost = contents.lost_claims(rows[Kind.WORKER], {name: home for name, (home, _) in self._homes.items()})
+        lost = contents.lost_claims(rows, {name: home for name, (home, _) in self._homes.items()})
         if lost:
             rows |= {kind: contents.without_claims(rows[kind], lost) for kind in KEYS if "worker" in KEYS[kind]}
         nodes = contents.node_windows(rows)

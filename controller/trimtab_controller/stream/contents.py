@@ -110,15 +110,23 @@ def _added(before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, float
     return {name: (before[name] or 0.0) + (row[name] or 0.0) for name in ("covered_s", *names)}
 
 
-def lost_claims(rows: pa.Table, homes: Mapping[str, HostId]) -> dict[WorkerId, tuple[HostId, ...]]:
-    """The hosts that say they run a worker which its home reports as running at the same time; `homes` = where it was.
+def lost_claims(sums: Mapping[Kind, pa.Table], homes: Mapping[str, HostId]) -> dict[WorkerId, tuple[HostId, ...]]:
+    """The hosts that speak for workers of others: `homes` = where each was.
 
-    Names are bound to no host: without this, any host could stop all plans for an app, or speak for its workers.
+    They say that they run a worker which its home reports as running at the same time, or what a worker does that only
+    others report.  Names are bound to no host: without this, any host could stop all plans for an app, or speak for its
+    workers.
     """
-    by_time = _by_time(named(rows, Kind.WORKER))
+    by_time = _by_time(named(sums[Kind.WORKER], Kind.WORKER))
     at_home = {row["worker"]: row for row in by_time if row["host"] == homes.get(row["worker"]) and _runs(row)}
-    found = {worker: hosts for worker, hosts in _also_on(by_time, at_home).items() if worker in at_home}
-    return {WorkerId(worker): hosts for worker, hosts in found.items()}
+    found = {WorkerId(name): hosts for name, hosts in _also_on(by_time, at_home).items() if name in at_home}
+    reported = {row["worker"] for row in by_time}
+    spoken = sums[Kind.KEY_GROUP].select(["host", "worker"]).group_by(["host", "worker"], use_threads=False)
+    said = set(_listed(spoken.aggregate([]))) - {(row["host"], row["worker"]) for row in by_time}
+    for host, worker in sorted(said):
+        if worker in reported:
+            found[WorkerId(worker)] = (*found.get(WorkerId(worker), ()), HostId(host))
+    return found
 
 
 def without_claims(rows: pa.Table, lost: Mapping[WorkerId, tuple[HostId, ...]]) -> pa.Table:

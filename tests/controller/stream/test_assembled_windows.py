@@ -341,9 +341,11 @@ def test_a_host_that_claims_the_workers_of_others_says_nothing_of_them_and_still
         claims = [worker("w0", h1), key_group(0, h1), key_group(1, h1, owner="w1"), key_group(2, h1, owner="w9")]
         [snapshot] = machine.on_rows([h0, h1, *own, *(claims if start_ms else ())], now_ms=start_ms + 10_100)
     assert [(node.worker, node.host, node.claimed_by) for node in snapshot.nodes] == [
-        ("w0", "h0", ("h1",)), ("w1", "h0", ()), ("w9", "h1", ()),
+        ("w0", "h0", ("h1",)), ("w1", "h0", ("h1",)), ("w9", "h1", ()),
     ]  # fmt: skip
-    assert {row.key_group.partition: row.tuples_in_s for row in snapshot.key_groups} == {0: 30.0, 1: 30.0, 2: 30.0}
+    assert {row.key_group.partition: (row.worker, row.covered_s) for row in snapshot.key_groups} == {
+        0: ("w0", 10.0), 1: ("w1", 10.0), 2: ("w9", 10.0),
+    }  # fmt: skip
 
 
 def test_key_groups_of_a_host_that_stopped_are_unknown_not_idle() -> None:
