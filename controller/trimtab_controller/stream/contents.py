@@ -88,12 +88,14 @@ def _of_many(rows: pa.Table, by: list[str], name: str, most: int) -> list[HostId
     """The hosts of those that have more than `most` different names."""
     found = rows.select([*by, name]).group_by([*by, name], use_threads=False).aggregate([])
     counted = found.group_by(by, use_threads=False).aggregate([(name, "count")])
-    return where(counted, counted[f"{name}_count"].to_numpy() > most)["host"].to_pylist()
+    hosts: list[HostId] = where(counted, counted[f"{name}_count"].to_numpy() > most)["host"].to_pylist()
+    return hosts
 
 
 def _of_many_rows(rows: pa.Table, most: int) -> list[HostId]:
     counted = rows.select(["host"]).group_by("host", use_threads=False).aggregate([([], "count_all")])
-    return where(counted, counted["count_all"].to_numpy() > most)["host"].to_pylist()
+    hosts: list[HostId] = where(counted, counted["count_all"].to_numpy() > most)["host"].to_pylist()
+    return hosts
 
 
 def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
