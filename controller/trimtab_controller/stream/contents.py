@@ -34,6 +34,7 @@ from trimtab_protocol.messages.decode import MAX_NUMBER
 from trimtab_protocol.messages.key_group_table import LEVELS, KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import (
+    MAX_APPS,
     MAX_COUNT,
     MAX_KEY_GROUPS,
     MAX_OPERATORS,
@@ -65,10 +66,11 @@ def of_hosts(rows: pa.Table, hosts: Collection[HostId]) -> pa.Table:
     return where(rows, pc.is_in(rows["host"], value_set=pa.array(list(hosts), pa.string())).to_numpy())
 
 
-def hosts_that_name_too_much(sums: Mapping[Kind, pa.Table], most_apps: int) -> frozenset[HostId]:
-    """The hosts that name more than `most_apps` apps, or more of anything than one report of theirs may.
+def hosts_that_name_too_much(sums: Mapping[Kind, pa.Table]) -> frozenset[HostId]:
+    """The hosts that name too many apps, or more of anything than two reports of theirs may.
 
-    A window adds up what many reports name, and nobody reads a snapshot of which one part is too large.
+    A window adds up what many reports name, and nobody reads a snapshot of which one part is too large.  What restarts
+    under a new name, or moves within its host, is in a window twice.
     """
     named = pa.concat_tables([sums[kind].select(["host", "worker", "app"]) for kind in (Kind.WORKER, Kind.KEY_GROUP)])
     named = named.group_by(named.column_names, use_threads=False).aggregate([])
@@ -76,11 +78,11 @@ def hosts_that_name_too_much(sums: Mapping[Kind, pa.Table], most_apps: int) -> f
     apps = pa.concat_tables([named.select(["host", "app"]), sums[Kind.PAIR].select(["host", "app"]), declared])
     operators = sums[Kind.OPERATOR]
     return frozenset().union(
-        _of_many(apps, ["host"], "app", most_apps),
-        _of_many(named, ["host"], "worker", MAX_WORKERS),
+        _of_many(apps, ["host"], "app", MAX_APPS),
+        _of_many(named, ["host"], "worker", 2 * MAX_WORKERS),
         _of_many(operators, ["host", "worker"], "operator", MAX_OPERATORS),
-        _of_many_rows(sums[Kind.KEY_GROUP], MAX_KEY_GROUPS),
-        _of_many_rows(sums[Kind.PAIR], MAX_PAIRS),
+        _of_many_rows(sums[Kind.KEY_GROUP], 2 * MAX_KEY_GROUPS),
+        _of_many_rows(sums[Kind.PAIR], 2 * MAX_PAIRS),
     )
 
 

@@ -18,8 +18,7 @@ from tests.controller.stream.assembler_situations import (
     rejected,
     worker,
 )
-from trimtab_controller.stream import assemble, contents
-from trimtab_controller.stream.assemble import MAX_APPS
+from trimtab_controller.stream import contents
 from trimtab_controller.stream.contents import DECIMALS, key_group_windows
 from trimtab_controller.stream.measures import ABSENCES, KNOWN_COLUMNS, STATES, SUM_COLUMNS, Kind, Row
 from trimtab_controller.stream.rows import of_kind, table_of
@@ -27,7 +26,7 @@ from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.key_group_table import LEVELS, RATES, KeyGroupWindow
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import Absence, WorkerState
+from trimtab_protocol.messages.report import MAX_APPS, Absence, WorkerState
 from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
 
 
@@ -305,7 +304,7 @@ def test_a_host_that_invents_apps_is_not_seen_and_the_others_are() -> None:
 
 
 def of_many_reports(many: Row, what: str) -> list[Row]:
-    """Three things that several reports of one host name, and no one report may."""
+    """Three things that reports of one host name."""
     match what:
         case "workers":
             return [worker(f"w{at}", many) for at in range(3)]
@@ -322,10 +321,11 @@ def of_many_reports(many: Row, what: str) -> list[Row]:
 
 
 @pytest.mark.parametrize("what", ["workers", "owners", "operators", "key groups", "pairs", "declared apps"])
-def test_what_no_one_report_may_name_many_may_not_either(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("MAX_WORKERS", "MAX_OPERATORS", "MAX_KEY_GROUPS", "MAX_PAIRS"):
+def test_many_reports_of_a_host_may_not_name_much_more_than_one(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("MAX_WORKERS", "MAX_KEY_GROUPS", "MAX_PAIRS"):
+        monkeypatch.setattr(contents, limit, 1)  # of one report, and twice as many in a window
+    for limit in ("MAX_APPS", "MAX_OPERATORS"):
         monkeypatch.setattr(contents, limit, 2)
-    monkeypatch.setattr(assemble, "MAX_APPS", 2)
     for left, seen in ((2, 2), (3, 1)):
         calm, many = host("h0", 0, 10), host("h1", 0, 10)
         rows = [calm, many, key_group(7, calm), *of_many_reports(many, what)[: -1 if left == 2 else None]]
