@@ -1,17 +1,18 @@
-"""Somebody adds partitions to topics that need one order: what Trimtab writes stays in the first of them."""
+"""Trimtab's own topics: somebody adds partitions, and what is written stays in the first; a sender packs too much."""
 
 import asyncio
 import time
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.e2e.test_topic_made_anew import LIMIT_S, Handler
 from trimtab_agent.kafka_link import KafkaLink, LinkSettings
-from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.connection import Connection, ensure_topics
 from trimtab_controller.kafka.intents import write_intents
 from trimtab_controller.kafka.publisher import Publisher, Record
-from trimtab_protocol.messages.names import THE_PARTITION, Topics
+from trimtab_protocol.messages.names import THE_PARTITION, Topics, topic_settings
 from trimtab_sandbox.broker import Broker, Topic
 
 pytestmark = [pytest.mark.e2e, pytest.mark.light]
@@ -57,3 +58,26 @@ def acknowledge(broker: Broker, topics: Topics) -> None:
     link.stop(5.0)
     loop.close()
     assert failures == [None] * len(KEYS)
+
+
+def test_what_is_small_only_while_it_is_packed_is_refused(broker: Broker, unique: str) -> None:
+    """Readers would unpack it whole: as a batch of 16 MiB may hold 16 GB, each of them would end, again and again."""
+    topics = Topics(unique)
+    ensure_topics(AdminClient({"bootstrap.servers": broker.address}), topics)
+    sender = Producer(
+        {**Connection(kafka=broker.kafka).client("bomb"), "compression.type": "gzip", "message.max.bytes": 1 << 25}
+    )
+    answers: dict[str, int | None] = {}
+    for name in (each.name for each in topic_settings(topics) if each.unpacked):
+        for size in (1_000, 20_000_000):
+            sender.produce(
+                name, b"\0" * size, b"k", THE_PARTITION,
+                on_delivery=lambda error, _, of=f"{name} {size}": answers.update({of: error and error.code()}),
+            )  # fmt: skip
+            sender.flush(LIMIT_S)
+    refused = KafkaError.MSG_SIZE_TOO_LARGE
+    assert answers == {
+        f"{name} {size}": code
+        for name in (topics.acks, topics.handover, topics.intents)
+        for size, code in ((1_000, None), (20_000_000, refused))
+    }
