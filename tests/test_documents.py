@@ -21,6 +21,7 @@ from trimtab_controller.stream import assemble, pipeline
 from trimtab_controller.stream.configuration import MAX_HOSTS
 from trimtab_models.standbys.solve import WORTHWHILE
 from trimtab_process import metrics_port, topic_identity
+from trimtab_protocol.messages import report
 from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS
 from trimtab_protocol.signing import keys
 
@@ -66,7 +67,8 @@ PAGES = {
         f"{metrics_port.MAX_CONNECTIONS} connections, {metrics_port.CONNECTION_LIMIT_S:g} s each",
         f"| {pipeline.MAX_REPORTS_S} reports and {pipeline.MAX_BYTES_S >> 20} MiB per second",
         f"| {inbox.ACKS_PER_S} per second, {inbox.ACKS_AT_ONCE:,} at once",
-        f"| {assemble.MAX_APPS} per window |",
+        f"| {report.MAX_APPS} apps, {2 * report.MAX_WORKERS:,} workers, {2 * report.MAX_KEY_GROUPS:,} key groups and "
+        f"{2 * report.MAX_PAIRS:,} pairs per window |",
         f"| `expected_hosts` | {MAX_HOSTS:,} |",
         f"; {MAX_OPERATORS:,} operators |",
         f"| intents | {inbox.MAX_INTENTS:,} |",

@@ -246,7 +246,8 @@ def _expect_hello(line: bytes) -> Hello:
 def check_statistics(worker: WorkerId, statistics: Statistics, now: float) -> None:
     """Raises BadMessage for impossible statistics.
 
-    Refused are key groups of other workers, duplicate key groups, times in the future, and more than any machine has.
+    Refused are key groups of other workers or of several apps, duplicate key groups, times in the future, and more than
+    any machine has.
     The stream refuses a report as a whole, so bad statistics of one worker would discard the other workers' samples.
     """
     ahead_ms = statistics.at_ms - now * 1000
@@ -255,6 +256,10 @@ def check_statistics(worker: WorkerId, statistics: Statistics, now: float) -> No
     for sample in statistics.key_groups:
         if sample.worker != worker:
             raise BadMessage(Fault.RANGE, "key_groups", sample.worker, f"key groups of {worker}")
+    ends = (end for pair in statistics.pairs for end in (pair.source, pair.target))
+    apps = {each.app for each in (*(sample.key_group for sample in statistics.key_groups), *ends)}
+    if len(apps) > 1:
+        raise BadMessage(Fault.RANGE, "key_groups", f"those of {len(apps)} apps", "those of one app")
     if len({sample.key_group for sample in statistics.key_groups}) != len(statistics.key_groups):
         raise BadMessage(Fault.RANGE, "key_groups", "a key group twice", "each key group once")
     _check_amounts(statistics)

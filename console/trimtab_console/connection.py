@@ -4,7 +4,10 @@ Uvicorn has a limit for idle connections between two requests only; hypercorn an
 """
 
 import asyncio
+import contextlib
 import logging
+import os
+import socket
 import time
 from typing import Any
 
@@ -20,7 +23,8 @@ READ_LIMIT_S = 30.0
 MAX_CONNECTIONS, MAX_PER_ADDRESS = 200, 100
 """Connections at the same time, of all clients and of one address.
 
-One more ends the one that has waited longest for a whole request.  So who sends nothing keeps nobody out.
+One more ends the one that has waited longest for a whole request.  So who sends nothing keeps nobody out.  The same
+holds for those that have not finished their handshake.
 """
 FAULTS_PER_S, FAULTS_AT_ONCE = 1.0, 10.0
 """Lines of the log about requests that are not HTTP."""
@@ -36,6 +40,8 @@ class BrowserConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to count the time, and make room if there are too many."""
         super().connection_made(transport)
+        if isinstance(self.loop, Loop):
+            self.loop.handshakes.done(transport.get_extra_info("peername"))
         self._since = self.loop.time()
         self._receiving = self.loop.call_later(RECEIVE_LIMIT_S, transport.abort)
         everybody = [each for each in self.connections if isinstance(each, BrowserConnection)]
@@ -66,6 +72,8 @@ class BrowserConnection(H11Protocol):
         """Wait for the next request."""
         self._since = self.loop.time()
         super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:  # the head of the next request came with this one
+            self._receiving = self.loop.call_later(RECEIVE_LIMIT_S, self.transport.abort)
 
     def pause_writing(self) -> None:
         """The client does not read."""
@@ -87,13 +95,68 @@ class BrowserConnection(H11Protocol):
         super().connection_lost(exc)
 
 
+class Handshakes:
+    """The connections without a finished handshake: uvicorn hears of none before that."""
+
+    def __init__(self) -> None:
+        self._begun: dict[Any, socket.socket] = {}
+
+    def begin(self, link: socket.socket, address: Any) -> None:
+        """Note one more, and make room if there are too many."""
+        self._begun = {each: of for each, of in self._begun.items() if of.fileno() >= 0}
+        for group, most in (
+            ([each for each in self._begun if each[0] == address[0]], MAX_PER_ADDRESS),
+            (list(self._begun), MAX_CONNECTIONS),
+        ):
+            if len(group) >= most:
+                with contextlib.suppress(OSError):  # the client has gone
+                    self._begun.pop(group[0]).shutdown(socket.SHUT_RDWR)
+                break
+        self._begun[address] = link
+
+    def done(self, address: Any) -> None:
+        """The handshake of this client is over."""
+        self._begun.pop(address, None)
+
+
+class TlsSocket(socket.socket):
+    """A listening socket that says whom it accepts."""
+
+    def __init__(self, host: str, port: int, handshakes: Handshakes) -> None:
+        """Raises OSError."""
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        super().__init__(family, kind, protocol)
+        self._handshakes = handshakes
+        try:
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family is socket.AF_INET6:
+                self.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            self.bind(address)
+        except OSError as error:
+            self.close()
+            raise OSError(
+                error.errno, f"cannot listen on {host}, port {port}: {os.strerror(error.errno or 0)}"
+            ) from error
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """A new connection."""
+        link, address = super().accept()
+        self._handshakes.begin(link, address)
+        return link, address
+
+
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose servers wait for a handshake as long as for a request; asyncio's default is a minute."""
+    """An event loop whose servers wait for a handshake as long as for a request, and for so many at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handshakes = Handshakes()
 
     async def create_server(self, *args: Any, **settings: Any) -> Any:
         """A server."""
         if settings.get("ssl") is not None:
             settings["ssl_handshake_timeout"] = RECEIVE_LIMIT_S
+            settings["sock"] = TlsSocket(settings.pop("host"), settings.pop("port"), self.handshakes)
         return await super().create_server(*args, **settings)
 
 

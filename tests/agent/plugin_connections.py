@@ -1,7 +1,7 @@
 """Connections of plug-ins to a server on a real Unix socket, and who listens to the server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,13 @@ def hello(worker: str = "w0", versions: Mapping[str, str] | None = None) -> byte
     )  # fmt: skip
 
 
-def statistics(*owners: str, partition: int = 0, at_ms: int = 1000) -> bytes:
+def statistics(*owners: str, partition: int = 0, at_ms: int = 1000, apps: Sequence[str] = ("flights",)) -> bytes:
     samples = [
         KeyGroupSample(
-            key_group=KeyGroup(AppId("flights"), OperatorId("sums"), partition), worker=WorkerId(owner),
+            key_group=KeyGroup(AppId(app), OperatorId("sums"), partition), worker=WorkerId(owner),
             cpu_s=0.1, tuples_in=1,
         )
-        for owner in owners
+        for app in apps for owner in owners
     ]  # fmt: skip
     return encode_frame(
         Statistics(

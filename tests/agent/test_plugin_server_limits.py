@@ -31,6 +31,7 @@ from trimtab_protocol.messages.names import WorkerId
         (hello(), "out_of_range"),
         (statistics("w8"), "out_of_range"),
         (statistics("w0", "w0"), "out_of_range"),
+        (statistics("w0", apps=("flights", "other")), "out_of_range"),
         (statistics("w0").replace(b'"cpu":0.1', b'"cpu":NaN'), "out_of_range"),
         (statistics("w0").replace(b'"cpu":0.1', b'"cpu":-1'), "out_of_range"),
         (statistics("w0").replace(b'"cpu":0.1', b'"cpu":10001'), "out_of_range"),

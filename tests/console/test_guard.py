@@ -4,10 +4,11 @@ import asyncio
 import json
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tests.console.asking import bearer
 from tests.console.fleet import APP
-from tests.console.setup import Setup, running
+from tests.console.setup import Setup, certificate, running
 from trimtab_console import connection
 from trimtab_console.command import settings_of
-from trimtab_console.configuration import load
+from trimtab_console.configuration import ConsoleTls, load
 from trimtab_console.connection import MAX_CONNECTIONS
 from trimtab_console.guard import AT_ONCE, MAX_CLIENTS, PER_S, Guard
 from trimtab_console.why import AT_ONCE as LOOKS_AT_ONCE
@@ -95,11 +96,13 @@ def test_a_long_target_is_refused() -> None:
 
 
 @contextmanager
-def served(setup: Setup, folder: Path) -> Iterator[int]:
+def served(setup: Setup, folder: Path, tls: ConsoleTls | None = None) -> Iterator[int]:
     """The port of the console as `trimtab console` serves it."""
     (port,) = free_ports(1)
     path = folder / "console.toml"
-    path.write_text(f'[console]\ncluster = "prod"\nport = {port}\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n')
+    text = f'[console]\ncluster = "prod"\nport = {port}\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    text += f'[tls]\ncertificate = "{tls.certificate}"\nkey = "{tls.key}"\n' if tls else ""
+    path.write_text(text)
     source = setup.client.app.state.source  # type: ignore[attr-defined]
     with running(uvicorn.Server(settings_of(load(path), source))):
         yield port
@@ -127,11 +130,30 @@ def test_who_sends_nothing_keeps_nobody_out_and_is_ended(tmp_path: Path, monkeyp
             b"",
             b"GET / HT",
             b"POST /api/v1/session HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /api/v1/session HTTP/1.1\r\nHost: localhost\r\n"
+            b"X-Requested-With: trimtab\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
         ):
             with socket.create_connection(("127.0.0.1", port), 60) as link:
                 link.sendall(begun)
                 while ended(link) is False:
                     pass
+
+
+def test_who_begins_no_handshake_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("MAX_CONNECTIONS", "MAX_PER_ADDRESS"):
+        monkeypatch.setattr(connection, limit, 4)
+    files = certificate(tmp_path, "tls")
+    trusted = ssl.create_default_context(cafile=str(files.certificate))
+    with served(Setup(tmp_path), tmp_path, files) as port, ExitStack() as silent:
+        asked = silent.enter_context(closing(HTTPSConnection("localhost", port, timeout=60, context=trusted)))
+        asked.connect()
+        links = [silent.enter_context(socket.create_connection(("localhost", port), 60)) for _ in range(6)]
+        assert all(map(ended, links[:2])), "those that have waited longest"
+        asked.request("GET", "/")
+        assert asked.getresponse().status == 200, "whoever has finished a handshake is not ended for it"
+        links[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            links[-1].recv(1)
 
 
 def ended(link: socket.socket) -> bool:

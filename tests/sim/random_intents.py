@@ -1,8 +1,9 @@
 """`python -m tests.sim.random_intents [--steps N] [--seed SEED]`: whatever is said and seen, no machine raises.
 
 The real decider and the real execution, together as the controller's loop joins them, on fake time.  Windows, intents,
-the solver's answers, acks, revoked keys and time-outs come in any order, also such as no cluster would bring about:
-workers vanish and come back under other apps, acks are late or wrong, operators speak of what does not exist.
+the solver's answers, acks, revoked keys, holds, time-outs and changes of the leader come in any order, also such as no
+cluster would bring about: workers vanish and come back under other apps, acks are late or wrong, operators speak of
+what does not exist.  What is decided is put into words, what is published into records.
 """
 
 import argparse
@@ -13,16 +14,21 @@ from dataclasses import replace
 
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.values.decision import Decision, Forgotten, Planned, Skip
+from trimtab_controller.decider.policies.instance import question_of
+from trimtab_controller.decider.values.decision import Decision, Forgotten, Planned, Skip, describe
 from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.decider.values.settings import First, Requirements, Settings
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import DisruptionSettings
+from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.execution.windows import WindowReader
+from trimtab_controller.loop.events.log import EventLog
+from trimtab_controller.loop.publications import records_of
+from trimtab_controller.loop.recovery import taken_over
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.intents import (
@@ -41,7 +47,7 @@ from trimtab_protocol.messages.intents import (
     Stop,
     Undrain,
 )
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.report import Absence, Basis, WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
@@ -50,6 +56,8 @@ APPS = (AppId("a"), AppId("b"))
 WORKERS = tuple(WorkerId(f"w{at}") for at in range(6))
 KEY_GROUPS = {app: tuple(KeyGroup(app, OperatorId("sums"), at) for at in range(5)) for app in APPS}
 STEPS_OF_ONE = 500
+TOPICS = Topics("c")
+SETTINGS = Settings(max_migrations=3, load_distance=5.0, min_interval_s=10.0, min_windows=1)
 SAID = {"by": "ann", "reason": "simulated"}
 ANSWERS = {
     CommandKind.PREPARE: (Phase.PREPARED, Phase.TOOK),
@@ -70,27 +78,37 @@ class Controller:
         self.drawn = drawn = random.Random(seed)
         self.now = 1000.0
         limit_s = drawn.choice((None, None, 20.0))
-        limits = executing.ExecutionLimits(disruption=DisruptionSettings(max_paused_s_per_hour=limit_s))
-        start = Execution(generation=1)
-        self.execution = ExecutionMachine("c", limits, start)
-        self.windows = WindowReader(max_link=0.5)
-        self.decider = Decider(
-            Settings(max_migrations=3, load_distance=5.0, min_interval_s=10.0, min_windows=1),
-            Requirements(max_age_s=45.0),
-            start,
-            acting=True,
-            scaling=ScalingSettings(mode=drawn.choice(tuple(Mode)), scale_up_delay_s=0.0, scale_down_delay_s=20.0),
-            first=drawn.choice(tuple(First)),
-            plans=PlanSettings(mode=drawn.choice(tuple(PlanMode)), approval_s=60.0),
-            budget=PauseBudget.of(limits),
-        )
+        self.limits = executing.ExecutionLimits(disruption=DisruptionSettings(max_paused_s_per_hour=limit_s))
+        self.scaling = ScalingSettings(mode=drawn.choice(tuple(Mode)), scale_up_delay_s=0.0, scale_down_delay_s=20.0)
+        self.first, self.mode = drawn.choice(tuple(First)), drawn.choice(tuple(PlanMode))
         self.intents: dict[str, Intent] = {}
         self.commands: list[Command] = []
-        self.asked: deciding.Solve | None = None
+        self.decisions: list[type[Decision]] = []
+        self.journal = encode_entry(JournalEntry(execution=Execution(generation=1)))
+        self.lead(Execution(generation=1))
         self.runs = {worker: APPS[at % 2] for at, worker in enumerate(WORKERS)}
         self.owners = {each: drawn.choice(self.of(app)) for app in APPS for each in KEY_GROUPS[app]}
         self.cpu = {each: drawn.choice((0.02, 0.1, 0.3)) for each in self.owners}
-        self.decisions: list[type[Decision]] = []
+
+    def lead(self, execution: Execution) -> None:
+        """Begin with this state, and with nothing in memory."""
+        self.execution = ExecutionMachine("c", self.limits, execution)
+        self.windows = WindowReader(max_link=0.5)
+        self.decider = Decider(
+            SETTINGS,
+            Requirements(max_age_s=45.0),
+            execution,
+            acting=True,
+            scaling=self.scaling,
+            first=self.first,
+            plans=PlanSettings(mode=self.mode, approval_s=60.0),
+            budget=PauseBudget.of(self.limits),
+        )
+        self.events = EventLog(TOPICS, "here", previous=None)
+        self.asked: deciding.Solve | None = None
+        self.published = execution
+        self.events.begins(self.now, execution)
+        self.decide(deciding.IntentsChanged(intents=tuple(self.intents.values())))
 
     def of(self, app: AppId) -> list[WorkerId]:
         """The workers that run an app."""
@@ -101,8 +119,18 @@ class Controller:
         drawn = self.drawn
         self.now += drawn.choice((0.0, 0.1, 1.0, 5.0))
         happens = drawn.choices(
-            (self.window, self.say, self.take_back, self.answer, self.ack, self.change, self.revoke),
-            (8, 2, 3, 5, 8, 0.5, 0.1),
+            (
+                self.window,
+                self.say,
+                self.take_back,
+                self.answer,
+                self.ack,
+                self.change,
+                self.revoke,
+                self.succeed,
+                self.hold,
+            ),
+            (8, 2, 3, 5, 8, 0.5, 0.1, 0.1, 0.05),
         )[0]
         happens()
         if drawn.random() < 0.5:
@@ -118,10 +146,13 @@ class Controller:
     def perform(self, actions: Iterable[deciding.Action]) -> None:
         for action in actions:
             match action:
-                case deciding.Solve():
+                case deciding.Solve(view=view):
+                    question_of(view, SETTINGS, 1.0)
                     self.asked = action
                 case deciding.Decided(decision=decision):
                     self.decisions.append(type(decision))
+                    assert describe(decision)
+                    self.events.decided(decision)
                     if not isinstance(decision, Skip):
                         self.execute(decision)
                 case _:
@@ -134,6 +165,10 @@ class Controller:
         for action in actions:
             if isinstance(action, executing.Publish):
                 self.commands += action.commands
+                records = records_of(action, {}, TOPICS, limited=True)
+                self.journal = next(row.value for row in records if row.topic == TOPICS.journal) or b""
+                self.events.of_step(self.now, self.published, action.execution)
+                self.published = action.execution
                 gone = self.intents.keys() & set(action.answered)
                 self.intents = {key: each for key, each in self.intents.items() if key not in gone}
                 self.decide(deciding.ExecutionChanged(execution=action.execution))
@@ -283,6 +318,16 @@ class Controller:
         """The key of a host is revoked, or all are good again."""
         hosts = frozenset({HostId("h1")}) if self.drawn.random() < 0.5 else frozenset()
         self.decide(deciding.HostsRevoked(hosts=hosts))
+
+    def succeed(self) -> None:
+        """Another controller takes over, with what is published."""
+        placements = self.execution.state.placements
+        self.lead(taken_over(replace(decode_entry(self.journal).execution, placements=placements)))
+        self.execute(executing.Resumed())
+
+    def hold(self) -> None:
+        """The journal cannot be trusted any more, or again."""
+        self.decide(deciding.HoldChanged(reason=self.drawn.choice(("simulated", None, None))))
 
 
 def play(seed: int, steps: int = STEPS_OF_ONE) -> list[type[Decision]]:

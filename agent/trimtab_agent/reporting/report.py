@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from trimtab_agent.reporting.roster import Rows
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.reason_text import reason_text
 from trimtab_protocol.messages.report import (
+    MAX_APPS,
     MAX_KEY_GROUPS,
     MAX_REPORT_BYTES,
     MAX_WORKERS,
@@ -55,6 +57,7 @@ def assemble(head: ReportHead, *, end: float, sequence: int, sample: HostSample,
 
     It keeps the rules by which the stream takes a report, whatever the workers sent.
     """
+    rows = _of_few_apps(rows)
     report = Report(
         cluster=head.cluster,
         host=head.host,
@@ -72,6 +75,20 @@ def assemble(head: ReportHead, *, end: float, sequence: int, sample: HostSample,
         report = replace(report, workers=tuple(workers), pairs=())
         payload = encode_report(report)
     return payload if _fault(report, payload) is None else encode_report(_accepted(report))
+
+
+def _of_few_apps(rows: Rows) -> Rows:
+    """The rows of the first apps, which are those of the configured workers: with more the host would not be seen."""
+    workers = [each for row in rows.workers for each in (row.app, row.declared) if each is not None]
+    named = dict.fromkeys([*workers, *(sample.key_group.app for sample in rows.key_groups)])
+    if len(named) <= MAX_APPS:
+        return rows
+    kept = {None, *islice(named, MAX_APPS)}
+    return Rows(
+        workers=tuple(row for row in rows.workers if {row.app, row.declared} <= kept),
+        key_groups=tuple(sample for sample in rows.key_groups if sample.key_group.app in kept),
+        pairs=tuple(pair for pair in rows.pairs if pair.source.app in kept),
+    )
 
 
 def _fault(report: Report, payload: bytes | None = None) -> BadMessage | None:

@@ -23,8 +23,6 @@ from trimtab_protocol.messages.snapshot import MAX_DOUBTED, NodeWindow, Snapshot
 
 SEEN_SHARE = 0.9
 """Share of a window that a host's reports must cover for the host to count as seen."""
-MAX_APPS = 200
-"""Maximum number of apps of one host in a window.  Each costs the decider 0.2 ms, and a sender can invent apps."""
 BASIS_COLUMN = LEVEL_COLUMNS[list(LEVELS[Kind.HOST]).index("basis")]
 """Of the rows of hosts: says, too, whether a host's agent has ended."""
 HOME_MS, HOST_MEMORY_MS = 60_000, 600_000
@@ -221,7 +219,7 @@ class Assembler:
     def _publish(self, window: _Window, now_ms: int) -> Snapshot:
         covered_s = {host: seconds for host, (seconds, _) in window.covered.items()}
         sums, window.sums, window.published = window.sums, {}, True
-        flooding = contents.hosts_of_many_apps(sums, MAX_APPS)
+        flooding = contents.hosts_that_name_too_much(sums)
         self._reject(Fault.FLOODING, sum(window.covered[host][1] for host in flooding))
         seen = frozenset(host for host, seconds in covered_s.items() if self._covers(seconds)) - flooding
         expected = self._expected() - (self._ended - seen) or seen
@@ -235,7 +233,7 @@ class Assembler:
         self._interval_ms = {host: self._interval_ms[host] for host in self._reached_ms if host in self._interval_ms}
         self._ended &= self._reached_ms.keys() | (self._configured or frozenset())
         rows = {kind: contents.of_hosts(sums.pop(kind), seen) for kind in KEYS}
-        lost = contents.lost_claims(rows[Kind.WORKER], {name: home for name, (home, _) in self._homes.items()})
+        lost = contents.lost_claims(rows, {name: home for name, (home, _) in self._homes.items()})
         if lost:
             rows |= {kind: contents.without_claims(rows[kind], lost) for kind in KEYS if "worker" in KEYS[kind]}
         nodes = contents.node_windows(rows)

@@ -33,7 +33,15 @@ from trimtab_protocol.messages.copies import Copy, largest
 from trimtab_protocol.messages.decode import MAX_NUMBER
 from trimtab_protocol.messages.key_group_table import LEVELS, KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import MAX_COUNT, WorkerState
+from trimtab_protocol.messages.report import (
+    MAX_APPS,
+    MAX_COUNT,
+    MAX_KEY_GROUPS,
+    MAX_OPERATORS,
+    MAX_PAIRS,
+    MAX_WORKERS,
+    WorkerState,
+)
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, PairWindow
 
 DECIMALS = 9
@@ -58,13 +66,38 @@ def of_hosts(rows: pa.Table, hosts: Collection[HostId]) -> pa.Table:
     return where(rows, pc.is_in(rows["host"], value_set=pa.array(list(hosts), pa.string())).to_numpy())
 
 
-def hosts_of_many_apps(sums: Mapping[Kind, pa.Table], most: int) -> frozenset[HostId]:
-    """The hosts whose rows name more than `most` apps."""
-    named = pa.concat_tables([sums[kind].select(["host", "app"]) for kind in (Kind.WORKER, Kind.KEY_GROUP, Kind.PAIR)])
-    apps = (
-        named.group_by(["host", "app"], use_threads=False).aggregate([]).group_by("host").aggregate([("app", "count")])
+def hosts_that_name_too_much(sums: Mapping[Kind, pa.Table]) -> frozenset[HostId]:
+    """The hosts that name too many apps, or more of anything than two reports of theirs may.
+
+    A window adds up what many reports name, and nobody reads a snapshot of which one part is too large.  What restarts
+    under a new name, or moves within its host, is in a window twice.
+    """
+    named = pa.concat_tables([sums[kind].select(["host", "worker", "app"]) for kind in (Kind.WORKER, Kind.KEY_GROUP)])
+    named = named.group_by(named.column_names, use_threads=False).aggregate([])
+    declared = sums[Kind.ABSENCE].select(["host", "operator"]).rename_columns(["host", "app"])
+    apps = pa.concat_tables([named.select(["host", "app"]), sums[Kind.PAIR].select(["host", "app"]), declared])
+    operators = sums[Kind.OPERATOR]
+    return frozenset().union(
+        _of_many(apps, ["host"], "app", MAX_APPS),
+        _of_many(named, ["host"], "worker", 2 * MAX_WORKERS),
+        _of_many(operators, ["host", "worker"], "operator", MAX_OPERATORS),
+        _of_many_rows(sums[Kind.KEY_GROUP], 2 * MAX_KEY_GROUPS),
+        _of_many_rows(sums[Kind.PAIR], 2 * MAX_PAIRS),
     )
-    return frozenset(where(apps, apps["app_count"].to_numpy() > most)["host"].to_pylist())
+
+
+def _of_many(rows: pa.Table, by: list[str], name: str, most: int) -> list[HostId]:
+    """The hosts of those that have more than `most` different names."""
+    found = rows.select([*by, name]).group_by([*by, name], use_threads=False).aggregate([])
+    counted = found.group_by(by, use_threads=False).aggregate([(name, "count")])
+    hosts: list[HostId] = where(counted, counted[f"{name}_count"].to_numpy() > most)["host"].to_pylist()
+    return hosts
+
+
+def _of_many_rows(rows: pa.Table, most: int) -> list[HostId]:
+    counted = rows.select(["host"]).group_by("host", use_threads=False).aggregate([([], "count_all")])
+    hosts: list[HostId] = where(counted, counted["count_all"].to_numpy() > most)["host"].to_pylist()
+    return hosts
 
 
 def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
@@ -81,24 +114,33 @@ def _added(before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, float
     return {name: (before[name] or 0.0) + (row[name] or 0.0) for name in ("covered_s", *names)}
 
 
-def lost_claims(rows: pa.Table, homes: Mapping[str, HostId]) -> dict[WorkerId, tuple[HostId, ...]]:
-    """The hosts that say they run a worker which its home reports as running at the same time; `homes` = where it was.
+def lost_claims(sums: Mapping[Kind, pa.Table], homes: Mapping[str, HostId]) -> dict[WorkerId, tuple[HostId, ...]]:
+    """The hosts that speak for workers of others: `homes` = where each was.
 
-    Names are bound to no host: without this, any host could stop all plans for an app, or speak for its workers.
+    They say that they run a worker which its home reports as running at the same time, or what a worker does that only
+    others report.  Names are bound to no host: without this, any host could stop all plans for an app, or speak for its
+    workers.
     """
-    by_time = _by_time(named(rows, Kind.WORKER))
+    by_time = _by_time(named(sums[Kind.WORKER], Kind.WORKER))
     at_home = {row["worker"]: row for row in by_time if row["host"] == homes.get(row["worker"]) and _runs(row)}
-    found = {worker: hosts for worker, hosts in _also_on(by_time, at_home).items() if worker in at_home}
-    return {WorkerId(worker): hosts for worker, hosts in found.items()}
+    found = {WorkerId(name): hosts for name, hosts in _also_on(by_time, at_home).items() if name in at_home}
+    reported = {row["worker"] for row in by_time}
+    spoken = sums[Kind.KEY_GROUP].select(["host", "worker"]).group_by(["host", "worker"], use_threads=False)
+    said = set(_listed(spoken.aggregate([]))) - {(row["host"], row["worker"]) for row in by_time}
+    for host, worker in sorted(said):
+        if worker in reported:
+            found[WorkerId(worker)] = (*found.get(WorkerId(worker), ()), HostId(host))
+    return found
 
 
 def without_claims(rows: pa.Table, lost: Mapping[WorkerId, tuple[HostId, ...]]) -> pa.Table:
     """The rows without what hosts say of workers that they have no claim to."""
-    keep = np.ones(rows.num_rows, bool)
-    for worker, hosts in lost.items():
-        of_worker = pc.equal(rows["worker"], worker).to_numpy()
-        keep &= ~(of_worker & pc.is_in(rows["host"], value_set=pa.array(list(hosts), pa.string())).to_numpy())
-    return where(rows, keep)
+    claims = pa.array([f"{host} {worker}" for worker, hosts in lost.items() for host in hosts], pa.string())
+    return where(rows, ~pc.is_in(_claims(rows), value_set=claims).to_numpy())
+
+
+def _claims(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(rows["host"], rows["worker"], " ")
 
 
 def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:

@@ -22,9 +22,16 @@ MAX_KEY_GROUP_NAME = 2 * MAX_NAME + len(f"//{MAX_PARTITIONS}")
 SNAPSHOTS_BYTES = 1024 * 1024 * 1024
 """Size at which the oldest snapshots are deleted."""
 PROVIDERS_LIMITS: Mapping[str, str] = MappingProxyType(
-    {"max.message.bytes": str(MAX_MESSAGE_BYTES), "segment.bytes": str(50 * 1024 * 1024)}
+    {
+        "max.message.bytes": str(MAX_MESSAGE_BYTES),
+        "segment.bytes": str(50 * 1024 * 1024),
+        "compression.type": "producer",
+    }
 )
-"""The most, and the least, that managed Kafka services take.  No message is larger; a reader that starts reads more."""
+"""The most, and the least, that managed Kafka services take.
+
+No message is larger; a reader that starts reads more, and what it unpacks has no limit.
+"""
 EVENTS_BYTES = 256 * 1024 * 1024
 """Size at which the oldest events are deleted."""
 
@@ -163,6 +170,9 @@ class TopicSettings:
     """The broker sets record times, so that a sender with a fast clock cannot date its records ahead."""
     retention_bytes: int | None = None
     """The oldest segments are deleted beyond this size, even if they are younger than `retention_hours`."""
+    unpacked: bool = False
+    """The broker unpacks what senders compress, so that `max.message.bytes` holds for what a reader gets.  Kafka's
+    clients unpack a batch whole, and gzip makes it a thousand times smaller."""
 
     @property
     def configuration(self) -> dict[str, str]:
@@ -180,6 +190,8 @@ class TopicSettings:
             keys["segment.bytes"] = keys["max.message.bytes"]  # only whole segments are deleted
         if self.stamped_by_broker:
             keys["message.timestamp.type"] = "LogAppendTime"
+        if self.unpacked:
+            keys["compression.type"] = "uncompressed"
         return keys
 
     @property
@@ -198,6 +210,8 @@ class TopicSettings:
             return int(found) == -1 or int(found) >= int(wanted)
         if key == "segment.bytes":
             return int(found) <= 4 * int(wanted)
+        if key == "compression.type":
+            return found in (wanted, PROVIDERS_LIMITS[key])
         return found == wanted
 
 
@@ -208,10 +222,10 @@ def topic_settings(topics: Topics) -> tuple[TopicSettings, ...]:
         TopicSettings(topics.snapshots, 1, retention_hours=7 * 24, retention_bytes=SNAPSHOTS_BYTES),
         TopicSettings(topics.placement, 1, compacted=True),
         TopicSettings(topics.commands, 1, retention_hours=24),
-        TopicSettings(topics.acks, 1, retention_hours=24),
-        TopicSettings(topics.handover, 1, retention_hours=24),
+        TopicSettings(topics.acks, 1, retention_hours=24, unpacked=True),
+        TopicSettings(topics.handover, 1, retention_hours=24, unpacked=True),
         TopicSettings(topics.journal, 1, compacted=True),
-        TopicSettings(topics.intents, 1, compacted=True),
+        TopicSettings(topics.intents, 1, compacted=True, unpacked=True),
         TopicSettings(topics.status, 1, compacted=True),
         TopicSettings(topics.events, 1, retention_hours=30 * 24, retention_bytes=EVENTS_BYTES),
         TopicSettings(topics.keys, 1, compacted=True),

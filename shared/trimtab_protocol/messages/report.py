@@ -35,6 +35,8 @@ MAX_SPEED = 1_000.0
 VERSION = 2
 MAX_WORKERS = 1_000
 """Workers of one host."""
+MAX_APPS = 200
+"""Apps that one host may name in a window.  Each costs the decider 0.2 ms, and a sender can invent apps."""
 MAX_OPERATORS = 1_000
 """Operators that a worker may declare."""
 MAX_STANDBYS = 1_000

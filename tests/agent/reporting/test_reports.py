@@ -1,5 +1,6 @@
 """When reports are due, and what they hold when there is too much."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from trimtab_agent.reporting.report import ReportHead, assemble, interval_end, s
 from trimtab_agent.reporting.roster import Rows
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import (
+    MAX_APPS,
     Basis,
     HostSample,
     KeyGroupSample,
@@ -25,7 +27,15 @@ W0 = WorkerId("w0")
 KEY_GROUP = KeyGroup(AppId("flights"), OperatorId("sums"), 0)
 ROWS = Rows(
     workers=(
-        WorkerSample(worker=W0, app=None, state=WorkerState.RUNNING, capacity=1.0, cpu_s=0.1, steering=False, marks=()),
+        WorkerSample(
+            worker=W0,
+            app=KEY_GROUP.app,
+            state=WorkerState.RUNNING,
+            capacity=1.0,
+            cpu_s=0.1,
+            steering=False,
+            marks=(),
+        ),
     ),
     key_groups=(KeyGroupSample(key_group=KEY_GROUP, worker=W0, cpu_s=0.1, tuples_in=1),),
     pairs=(PairSample(source=KEY_GROUP, target=KEY_GROUP, tuples=1, bytes=2),),
@@ -77,15 +87,20 @@ def of(worker: WorkerId, count: int = 1, **numbers: Any) -> Rows:
     return Rows(workers=(row,), key_groups=tuple(own), pairs=())
 
 
+def replace_app(rows: Rows) -> Rows:
+    return replace(rows, workers=tuple(replace(row, app=AppId("flights")) for row in rows.workers))
+
+
 @pytest.mark.parametrize(
     "evil",
     [
         [of(EVIL, paused=2**64)],
         [of(EVIL, paused_s=2e18)],
         [of(WorkerId(f"evil-{number}"), 50_000) for number in range(4)],
-        [of(WorkerId(f"n{number}"), 0) for number in range(1_000)],
+        [replace_app(of(WorkerId(f"n{number}"), 0)) for number in range(1_000)],
+        [of(WorkerId(f"n{number}"), 2) for number in range(MAX_APPS + 1)],
     ],
-    ids=["a sum of counts", "a sum of seconds", "too many key groups", "too many names"],
+    ids=["a sum of counts", "a sum of seconds", "too many key groups", "too many names", "too many apps"],
 )
 def test_what_one_worker_sends_never_costs_the_samples_of_the_others(evil: list[Rows]) -> None:
     every = [ROWS, *evil]
@@ -99,4 +114,6 @@ def test_what_one_worker_sends_never_costs_the_samples_of_the_others(evil: list[
     assert [sample for sample in report.key_groups if sample.worker == W0] == list(ROWS.key_groups)
     told = {row.worker: row.reason for row in report.workers if row.reason}
     assert all(reason.startswith("what it sent was left out of the report: ") for reason in told.values())
-    assert told or len(report.workers) == 1_000, "all that fit"
+    assert told or len(report.workers) in (1_000, MAX_APPS), "all that fit"
+    apps = {row.app for row in report.workers} | {sample.key_group.app for sample in report.key_groups}
+    assert len(apps - {None}) <= MAX_APPS

@@ -23,7 +23,7 @@ from trimtab_controller.decider.window.view import DemandView, MeasuredView, Smo
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.solver.balance import answer
-from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
@@ -129,6 +129,26 @@ def test_a_worker_whose_host_is_silent_for_long_is_still_fixed_as_long_as_nobody
     view = look(later, liveness=liveness)
 
     assert [(each.id, each.reason) for each in view.fixed] == [(LAST, SkipReason.WORKER_MISSING)]
+    assert drift(view, PLACEMENT) is None
+
+
+@pytest.mark.parametrize("reported", [without(LAST), {**OWNERS, **dict.fromkeys(LAST_ONES, W0)}])
+def test_an_owner_that_runs_another_app_now_is_fixed_until_somebody_of_this_app_has_its_key_groups(
+    reported: dict[KeyGroup, WorkerId],
+) -> None:
+    """As `faust.App(version=2)` does with one worker after the other; w0 is started with it in this window, too."""
+    other = {"app": AppId("orders-v2")}
+    first = {each: name for each, name in reported.items() if name != W0 or each in LAST_ONES}
+    liveness = Liveness()
+    liveness.observe(snapshot(nodes(), rows()), WORKERS)
+    seen = snapshot(nodes(**{LAST: other, W0: other}), rows(first))
+    liveness.observe(seen, WORKERS)
+
+    view = look(seen, liveness=liveness)
+
+    there = {worker.id for worker in view.all_workers}
+    assert {row.owner for row in view.kept} == {LAST, W0}
+    assert there >= {row.owner for row in (*view.kept, *view.owned)}, "standbys are chosen by the owners' hosts"
     assert drift(view, PLACEMENT) is None
 
 

@@ -310,3 +310,18 @@ def test_the_decider_forgets_by_itself() -> None:
     assert first.decision == Forgotten(
         what="app made-up-0", answered=(), detail="nobody has run it for 24 h 0 min", app=over[0]
     )
+
+
+def test_a_host_that_says_another_speed_each_time_makes_only_its_own_apps_begin_anew() -> None:
+    made = decider(execution(ON_W0))
+    for number in range(6):
+        seen = both(1010.0 + 10.0 * number).snapshot
+        measured = {host.host: (host.host[0], 1.0) for host in seen.hosts}
+        measured[seen.hosts[-1].host] = "another", 1.0 + number % 2
+        hosts = tuple(
+            replace(row, type=kind, speed=speed)
+            for row, (kind, speed) in zip(seen.hosts, measured.values(), strict=True)
+        )
+        made.on_event(seen.end_ms / 1000.0, SnapshotArrived(snapshot=replace(seen, hosts=hosts)))
+    history = made._situation.memory.history
+    assert {app: history[app].windows for app in (APP, OTHER)} == {APP: 6, OTHER: 1}

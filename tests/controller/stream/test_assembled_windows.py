@@ -18,7 +18,7 @@ from tests.controller.stream.assembler_situations import (
     rejected,
     worker,
 )
-from trimtab_controller.stream.assemble import MAX_APPS
+from trimtab_controller.stream import contents
 from trimtab_controller.stream.contents import DECIMALS, key_group_windows
 from trimtab_controller.stream.measures import ABSENCES, KNOWN_COLUMNS, STATES, SUM_COLUMNS, Kind, Row
 from trimtab_controller.stream.rows import of_kind, table_of
@@ -26,7 +26,7 @@ from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.key_group_table import LEVELS, RATES, KeyGroupWindow
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import Absence, WorkerState
+from trimtab_protocol.messages.report import MAX_APPS, Absence, WorkerState
 from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
 
 
@@ -301,6 +301,51 @@ def test_a_host_that_invents_apps_is_not_seen_and_the_others_are() -> None:
         [snapshot] = machine.on_rows([calm, many, key_group(0, calm), *apps], now_ms=start_ms + 10_100)
         assert (snapshot.hosts_seen, len(snapshot.key_groups)) == (seen, 1 if further else 1 + MAX_APPS)
     assert dict(snapshot.rejected) == {Fault.FLOODING: 10}, "its reports"
+
+
+def of_many_reports(many: Row, what: str) -> list[Row]:
+    """Three things that reports of one host name."""
+    match what:
+        case "workers":
+            return [worker(f"w{at}", many) for at in range(3)]
+        case "owners":
+            return [key_group(1, many, owner=f"w{at}") for at in range(3)]
+        case "operators":
+            return [worker("w1", many), *(declared("w1", many, Kind.OPERATOR, f"o{at}", 8) for at in range(3))]
+        case "key groups":
+            return [key_group(at, many) for at in range(3)]
+        case "pairs":
+            return [pair(1, at, many, tuples=1) for at in range(3)]
+        case _:
+            return [declared(f"w{at}", many, Kind.ABSENCE, f"app{at}", None) for at in range(3)]
+
+
+@pytest.mark.parametrize("what", ["workers", "owners", "operators", "key groups", "pairs", "declared apps"])
+def test_many_reports_of_a_host_may_not_name_much_more_than_one(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("MAX_WORKERS", "MAX_KEY_GROUPS", "MAX_PAIRS"):
+        monkeypatch.setattr(contents, limit, 1)  # of one report, and twice as many in a window
+    for limit in ("MAX_APPS", "MAX_OPERATORS"):
+        monkeypatch.setattr(contents, limit, 2)
+    for left, seen in ((2, 2), (3, 1)):
+        calm, many = host("h0", 0, 10), host("h1", 0, 10)
+        rows = [calm, many, key_group(7, calm), *of_many_reports(many, what)[: -1 if left == 2 else None]]
+        [snapshot] = assembler().on_rows(rows, now_ms=10_100)
+        assert (snapshot.hosts_seen, {each.host for each in snapshot.hosts} >= {"h0"}) == (seen, True)
+
+
+def test_a_host_that_claims_the_workers_of_others_says_nothing_of_them_and_still_speaks_for_its_own() -> None:
+    machine = assembler()
+    for start_ms in (0, 10_000):
+        h0, h1 = host("h0", start_ms, 10), host("h1", start_ms, 10)
+        own = [worker("w0", h0), worker("w1", h0), key_group(0, h0), key_group(1, h0, owner="w1"), worker("w9", h1)]
+        claims = [worker("w0", h1), key_group(0, h1), key_group(1, h1, owner="w1"), key_group(2, h1, owner="w9")]
+        [snapshot] = machine.on_rows([h0, h1, *own, *(claims if start_ms else ())], now_ms=start_ms + 10_100)
+    assert [(node.worker, node.host, node.claimed_by) for node in snapshot.nodes] == [
+        ("w0", "h0", ("h1",)), ("w1", "h0", ("h1",)), ("w9", "h1", ()),
+    ]  # fmt: skip
+    assert {row.key_group.partition: (row.worker, row.covered_s) for row in snapshot.key_groups} == {
+        0: ("w0", 10.0), 1: ("w1", 10.0), 2: ("w9", 10.0),
+    }  # fmt: skip
 
 
 def test_key_groups_of_a_host_that_stopped_are_unknown_not_idle() -> None:

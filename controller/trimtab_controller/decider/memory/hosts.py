@@ -177,8 +177,8 @@ class HostTracker:
         self.costs = CostBook()
         self.seen = HostsSeen()
 
-    def observe(self, snapshot: Snapshot, demands: Mapping[WorkerId, WorkerDemand]) -> bool:
-        """Learn from a window; returns whether the speed of a type has changed, and so the unit of loads."""
+    def observe(self, snapshot: Snapshot, demands: Mapping[WorkerId, WorkerDemand]) -> frozenset[HostId]:
+        """Learn from a window; returns the hosts whose speed has changed, and so the unit of the loads there."""
         changed, speeds = self.costs.observe(snapshot), self.costs.of_hosts()
         running = [row for row in snapshot.nodes if row.state is not WorkerState.AWAY]
         asked = {row.worker: self._asked(row, demands.get(row.worker)) for row in running}

@@ -194,8 +194,8 @@ class Memory:
         demands, self._demand = follow_demand(
             snapshot, self._demand, catch_up_s=self._settings.catch_up_s, smoothing=self._settings.smoothing
         )
-        if self.hosts.observe(snapshot, demands.workers):
-            self.history.clear()  # loads are counted in another unit now
+        for app in self.liveness.apps_on(self.hosts.observe(snapshot, demands.workers)):
+            self.history.forget(app)  # its loads are counted in another unit now
         self.full_hosts.observe(snapshot, self.hosts.seen, demands.workers)
         self.remote_costs.observe(snapshot, self.hosts.costs.of_hosts())
         raw = {

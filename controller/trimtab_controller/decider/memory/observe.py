@@ -297,7 +297,7 @@ def observe(
     missing = _check_size(app, blocks)
     if missing is not None:
         return missing
-    reported = Reported(app=app, rows=rows, blocks=blocks, absent=absent, unseen=unseen, outvoted=others)
+    reported = Reported(app=app, rows=rows, blocks=blocks, absent=absent, outvoted=others)
     found = divide(reported, wanted, placement)
     if isinstance(found, NotReady):
         return found

@@ -119,8 +119,8 @@ class CostBook:
         self.costs: dict[OperatorAt, OperatorCost] = {}
         self.speeds: dict[TypeName, float] = {}
 
-    def observe(self, snapshot: Snapshot) -> bool:
-        """Learn from a window; returns whether a speed has changed."""
+    def observe(self, snapshot: Snapshot) -> frozenset[HostId]:
+        """Learn from a window; returns the hosts whose speed has changed."""
         self._see_types(snapshot)
         samples = list(_samples(snapshot, self._types))
         for app in {sample.app for sample in samples}:
@@ -133,7 +133,8 @@ class CostBook:
             self._learn(sample)
         self._errors = {app: error for app, error in self._errors.items() if app in present}
         self.costs = {key: each.cost for key, each in self._samples.items()}
-        return self._set_speeds(snapshot)
+        changed = self._set_speeds(snapshot)
+        return frozenset(host for host, name in self._types.items() if name in changed)
 
     def type_of(self, host: HostId) -> TypeName:
         """The type of a host of the last window."""
@@ -192,7 +193,7 @@ class CostBook:
                 before[1] + ERROR_WEIGHT * (used - before[1]),
             )
 
-    def _set_speeds(self, snapshot: Snapshot) -> bool:
+    def _set_speeds(self, snapshot: Snapshot) -> set[TypeName]:
         present, before = sorted(set(self._types.values())), self.speeds
         if not before and present:  # another reference would be another unit, so the first one stays
             capacity = dict.fromkeys(present, 0.0)
@@ -207,7 +208,7 @@ class CostBook:
             last = before.get(name, 1.0)
             found[name] = last if speed is None or abs(speed / last - 1.0) < SPEED_STEP else speed
         self.speeds = found
-        return any(speed != before.get(name, 1.0) for name, speed in found.items())
+        return {name for name, speed in found.items() if speed != before.get(name, 1.0)}
 
     def _compared(
         self, name: TypeName, speeds: Mapping[TypeName, float], measured: Mapping[TypeName, float]

@@ -42,7 +42,7 @@ MEANING = {
 class Reported:
     """What a window shows of one app: its workers and key groups.
 
-    `unseen` = owners in the placement that nobody reports; `absent` = those of them that may come back any moment.
+    `absent` = owners in the placement that nobody reports and that may come back any moment.
     `outvoted` = workers that declare other operators than the owners.
     """
 
@@ -50,7 +50,6 @@ class Reported:
     rows: Sequence[NodeWindow]
     blocks: Sequence[KeyGroupBlock]
     absent: Collection[WorkerId]
-    unseen: Collection[WorkerId]
     outvoted: Collection[WorkerId] = ()
 
 
@@ -234,10 +233,11 @@ def _around(
     planned = believed & ~is_fixed[owner]
     table = replace(table, owner=owner, load=np.where(is_trusted[reporter], table.load, np.nan))
     kept = table.only(~planned & (owner >= 0))
-    # A worker may be away for long while its host does not report: then its key groups are nobody else's.
+    # An owner may be away for long while its host does not report, or run another app now.
+    here = {row.worker for row in reported.rows}
     for place in np.unique(kept.owner[np.isnan(kept.load)]).tolist():
         worker = kept.workers[place]
-        if worker in reported.unseen and worker not in fixed:
+        if worker not in here and worker not in fixed:
             fixed[worker] = FixedWorker(id=worker, reason=SkipReason.WORKER_MISSING, detail="")
     return Divided(planned=table.only(planned), kept=kept, fixed=tuple(fixed[worker] for worker in sorted(fixed)))
 

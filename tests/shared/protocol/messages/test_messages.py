@@ -162,6 +162,15 @@ def test_compacted_topics_are_compacted_often_so_that_a_start_reads_little():
     assert segments == dict.fromkeys(compacted | {"trimtab.demo.events", "trimtab.demo.snapshots"}, 16 * 1024 * 1024)
 
 
+def test_what_agents_workers_and_operators_send_is_unpacked_by_the_broker():
+    packed = {each.name: each for each in topic_settings(Topics("demo")) if not each.unpacked}
+    assert {f"trimtab.demo.{name}" for name in ("acks", "handover", "intents")}.isdisjoint(packed)
+    [acks] = (each for each in topic_settings(Topics("demo")) if each.name == "trimtab.demo.acks")
+    assert acks.configuration["compression.type"] == "uncompressed"
+    said = {found: acks.serves("compression.type", found) for found in ("uncompressed", "producer", "gzip", None)}
+    assert said == {"uncompressed": True, "producer": True, "gzip": False, None: False}, "a provider may refuse it"
+
+
 # --- handover ---------------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError
 from trimtab_agent.engines.faust.group.placement_follower import PlacementFollower
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.transport.client import Connection, for_ever
+from trimtab_agent.engines.faust.transport.unreadable import UnreadableRecord, stand_at_unreadable
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.handover import HandoverRecord, decode_handover, encode_handover
 from trimtab_protocol.messages.rate_limit import RateLimit
@@ -63,7 +64,7 @@ class Channel:
         self._follower = PlacementFollower(shared)
         self._end = 0
         self._next: int | None = None
-        """Offset of the first hand-over record that has not been read; None until the first reader has started."""
+        """Offset of the first hand-over record that has not been read; None: the topic's end when a reader starts."""
         self.loaded = threading.Event()
         """Set when all placements published so far have been read, or there is no placement topic."""
 
@@ -113,6 +114,7 @@ class Channel:
         )
         try:
             await reader.start()
+            stand_at_unreadable(reader._fetcher)
             if await self._lacks_topics(reader):
                 self.loaded.set()
                 await asyncio.sleep(TOPICS_RETRY_S)
@@ -131,6 +133,11 @@ class Channel:
                     self._see_end()
                 if self._follower.must_read_again(time.monotonic()):
                     await self._load(reader)
+        except UnreadableRecord as error:
+            if error.tp == self._handover:  # any worker of any app may have written it: nobody waits for it
+                self._next = None
+                self._shared.refused[Fault.MALFORMED] += 1
+            raise
         finally:
             await reader.stop()
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from dataclasses import replace
 
 from aiokafka.errors import KafkaError
 
@@ -15,8 +16,10 @@ from trimtab_protocol.messages.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
 
-MAX_UNCONFIRMED = 1_000
-"""How many `took` records of other workers wait for their placement; more come only from who invents them."""
+MAX_UNCONFIRMED = 10_000
+"""Key groups in all `took` records of other workers that wait for their placement; more come only from who invents
+them.
+"""
 
 
 class HandoverReceiver:
@@ -34,8 +37,9 @@ class HandoverReceiver:
         ended_here = pending.end_released(record)
         if record.kind is HandoverKind.TOOK:
             if record.target != shared.worker:
-                self._unconfirmed = [*self._unconfirmed[1 - MAX_UNCONFIRMED :], record]
-                self.confirm()
+                self._unconfirmed += self._not_confirmed([record])
+                while sum(len(each.key_groups) for each in self._unconfirmed) > MAX_UNCONFIRMED:
+                    del self._unconfirmed[0]
             return
         if ended_here or record.target != shared.worker or shared.refusal is not None:
             return
@@ -52,14 +56,18 @@ class HandoverReceiver:
 
         Only the placement is signed: a hand-made record must not send them elsewhere.
         """
-        ownership, generation = self._parts.ownership, self._parts.handover.generation
-        taken, self._unconfirmed = self._unconfirmed, []
+        self._unconfirmed = self._not_confirmed(self._unconfirmed)
+
+    def _not_confirmed(self, taken: list[HandoverRecord]) -> list[HandoverRecord]:
+        """Those of these records that the placement does not confirm, or not yet."""
+        ownership, generation, left = self._parts.ownership, self._parts.handover.generation, []
         for record in taken:
             placed = self._parts.shared.is_placed(record.key_groups, record.target)
             if record.generation == generation and ownership.known(record.key_groups) and placed:
                 ownership.moved(record.key_groups, generation, record.target)
             elif record.generation >= generation:
-                self._unconfirmed.append(record)
+                left.append(replace(record, offsets=(), ends=()))
+        return left
 
     async def _take(self, record: HandoverRecord, written_at: float) -> None:
         handover, pending = self._parts.handover, self._parts.pending

@@ -138,11 +138,15 @@ def test_a_record_waits_for_its_placement_and_many_of_them_are_dropped(
     workers: list[Asked], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handover_receiver, "MAX_UNCONFIRMED", 20)
+    many = tuple(KeyGroup(AppId("ks"), FIRST, partition) for partition in range(6))
     for number in range(60):
-        workers[1].reads(handover=f"invented-{number}", target=WorkerId("w9"))
+        invented = {"handover": f"invented-{number}", "target": WorkerId("w9"), "key_groups": many}
+        workers[1].reads(offsets=((MOVED.topic, 0, 1),) * 1_000, ends=((MOVED.topic, 0, 1),), **invented)
     workers[1].reads()
     assert workers[1].asks() == URLS[0]
-    assert len(workers[1].receiver._unconfirmed) == 20
+    waiting = workers[1].receiver._unconfirmed
+    assert sum(len(record.key_groups) for record in waiting) <= 20, "a record may have ten thousand"
+    assert {(record.offsets, record.ends) for record in waiting} == {((), ())}, "and megabytes of offsets"
 
     workers[1].shared.offer(AFTER)
     workers[1].receiver.confirm()

@@ -2,15 +2,18 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.errors import InvalidTimestampError
 
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover import channel as channel_module
 from trimtab_agent.engines.faust.handover.channel import Channel
 from trimtab_agent.engines.faust.transport import client
+from trimtab_agent.engines.faust.transport.unreadable import UnreadableRecord
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, encode_handover
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
@@ -234,6 +237,9 @@ def test_nothing_is_logged_when_all_topics_exist(caplog: pytest.LogCaptureFixtur
     assert caplog.records == []
 
 
+UNREADABLE = b"a batch that aiokafka cannot read"
+
+
 class Reader:
     """A reader of a topic with these hand-over records; its broker goes away after so many."""
 
@@ -242,6 +248,7 @@ class Reader:
 
     def __init__(self, **_: object) -> None:
         self._at = 0
+        self._fetcher = SimpleNamespace(_proc_fetch_request=None)
 
     async def start(self) -> None: ...
 
@@ -268,6 +275,8 @@ class Reader:
         if self._at >= len(self.log) or not Reader.left:
             raise OSError("the broker is away")
         Reader.left -= 1
+        if self.log[self._at] == UNREADABLE:
+            raise UnreadableRecord(TopicPartition("trimtab.c.handover", 0), self._at, ValueError("a header is no text"))
         self._at += 1
         return {"": [Record("trimtab.c.handover", self._at - 1, self.log[self._at - 1])]}
 
@@ -289,3 +298,27 @@ def test_a_hand_over_is_not_missed_while_the_broker_is_away(monkeypatch: pytest.
     asyncio.run(read(9))
 
     assert [found.handover for found in line.handovers] == ["h0", "h1", "h2"]
+
+
+def test_what_nobody_can_read_holds_up_no_hand_over_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any worker may write such a record; it stays in the topic for a day."""
+    monkeypatch.setattr(channel_module, "AIOKafkaConsumer", Reader)
+    monkeypatch.setattr(Reader, "log", [])
+    mine, line = replace(RECORD, cluster="c"), Line()
+
+    async def read() -> None:
+        Reader.left = 9
+        await line.channel._read()
+
+    for log, said in (([], OSError), ([encode_handover(mine), UNREADABLE, encode_handover(mine)], UnreadableRecord)):
+        Reader.log += log
+        with pytest.raises(said):
+            asyncio.run(read())
+    with pytest.raises(OSError, match="away"):
+        asyncio.run(read())
+    Reader.log.append(encode_handover(replace(mine, handover="later")))
+    with pytest.raises(OSError, match="away"):
+        asyncio.run(read())
+
+    assert [found.handover for found in line.handovers] == [mine.handover, "later"]
+    assert line.shared.refused == {Fault.MALFORMED: 1}
