@@ -282,7 +282,7 @@ PRIVATES: tuple[Private, ...] = (
         mode.utils.queues.ThrowableQueue,
         (),
         "taking back events that no agent has begun; direct events",
-        ("_putters",),
+        ("_putters", "_maxsize"),
         (("clear", ()), ("force_put_nowait", ("item",))),
     ),
     Private(mode.utils.queues.FlowControlEvent, (Patch.STANDBY_KEPT,), "", ("_suspend",), (("resume", ()),)),

@@ -102,7 +102,7 @@ class LocalConsumer(SteeredConsumer):
         A record before a direct event with its key stays, with all before it: the direct event must not overtake it.
         """
         wanted = set(tps)
-        for queue in {channel.queue for tp in tps for channel in self.app.topics._tp_index.get(tp, ())}:
+        for queue in self._queues(tps):
             stay: dict[TP, int] = {}
             behind: set[tuple[TP, Any]] = set()
             for event in reversed(queue._queue):

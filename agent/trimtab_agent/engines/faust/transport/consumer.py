@@ -9,7 +9,7 @@ import copy
 import functools
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -266,9 +266,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Acknowledge events of agents that have failed, once no other agent has them."""
         for message in [message for message in self._failed if self._is_over(message)]:
             del self._failed[message]
-        index = self.app.topics._tp_index
         tps = {message.tp for message in self._failed}
-        queued = _messages_in({channel.queue for tp in tps for channel in index.get(tp, ())})
+        queued = _messages_in(self._queues(tps))
         for message, agents in list(self._failed.items()):
             if message.refcount == 1 and id(message) not in queued and not self._may_work_on(message, agents):
                 message.ack(self)
@@ -776,10 +775,26 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
         First waits for the message being delivered: queued after the purge, it would be processed out of order.
         """
-        if not await until(lambda: self._delivering not in tps, deadline, check):
-            return False
+        with self._room_in(self._queues({self._delivering} & set(tps))):
+            if not await until(lambda: self._delivering not in tps, deadline, check):
+                return False
         self._purge(tps)
         return True
+
+    def _queues(self, tps: Collection[Any]) -> set[Any]:
+        return {channel.queue for tp in tps for channel in self.app.topics._tp_index.get(tp, ())}
+
+    @contextlib.contextmanager
+    def _room_in(self, queues: Collection[Any]) -> Iterator[None]:
+        """Let one more message into these queues.  Agents may need long for those that they work on."""
+        for queue in (full := [queue for queue in queues if queue.full()]):
+            queue._maxsize += 1
+            queue._wakeup_next(queue._putters)
+        try:
+            yield
+        finally:
+            for queue in full:
+                queue._maxsize -= 1
 
     def _clean_unacked_messages(self) -> None:
         """After the fence has refused an event, wait only for messages that agents work on (patch fence-after-session).
@@ -828,7 +843,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return max(found.values(), key=lambda each: each.age_s, default=None)
 
     def _purge(self, tps: Collection[TP]) -> None:
-        for queue in {channel.queue for tp in tps for channel in self.app.topics._tp_index.get(tp, ())}:
+        for queue in self._queues(tps):
             self._take_out(queue, tps, {})
 
     def _take_out(self, queue: Any, tps: Collection[TP], stay: Mapping[TP, int]) -> None:

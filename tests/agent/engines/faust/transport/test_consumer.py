@@ -398,6 +398,33 @@ def test_events_that_nobody_has_begun_are_taken_back(consumer: SteeredConsumer) 
     assert consumer._new_offset(ONE) == 12
 
 
+def test_what_waits_for_room_is_taken_back_and_waits_for_no_slow_agent(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a backlog the queues are full, and the next one gets in when an agent has done one, of any partition."""
+    consumer.app.flow_control.resume()
+    channel = queued(consumer, Event(OTHER, 0))
+    channel.queue._maxsize = 1
+    streams = Delivered(consumer, monkeypatch)
+    monkeypatch.setattr(consumer, "callback", lambda message: channel.queue.put(Event(*message)))
+
+    async def take_back() -> bool:
+        await asyncio.sleep(0.01)
+        assert consumer._delivering == ONE
+        consumer.block({ONE})
+        try:
+            return await consumer.take_back({ONE}, time.monotonic() + 5.0)
+        finally:
+            consumer.stop_flow()
+
+    took = consumer.loop.create_task(take_back())
+    streams.deliver({ONE: [Record(10), Record(11)]})
+
+    assert consumer.loop.run_until_complete(took)
+    assert channel.left == [(OTHER, 0)]
+    assert (consumer.next_offset(ONE), channel.queue.maxsize) == (10, 1)
+
+
 def test_with_everything_taken_back_it_goes_on_where_it_was(consumer: SteeredConsumer) -> None:
     give(consumer, OTHER, 0, 1)
     queued(consumer, Event(OTHER, 0), Event(OTHER, 1))
