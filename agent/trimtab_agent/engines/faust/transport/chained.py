@@ -14,6 +14,9 @@ with it the agent, without an exception or a word: it takes no event any more.  
 
 Where two actors of an agent (`concurrency`) fail at once, as when a service is down, Faust ends the worker.  Here they
 start again.
+
+Where an agent awaits what somebody has cancelled (a task, a future of a library), Faust takes that for its own
+cancellation.  Here the agent has failed.
 """
 
 import asyncio
@@ -151,7 +154,13 @@ class Renewal:
 
     async def _execute_to_its_end(self, function: Any, actor: Any) -> None:
         async def fail_with_its_stream() -> None:
-            await function
+            try:
+                await function
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                raise RuntimeError("the agent has awaited what was cancelled") from error
             stops = self._agent.should_stop or self._agent.app.should_stop
             if _has_ended(chain(actor.stream)) and not stops:
                 raise self._thrown
