@@ -20,7 +20,7 @@ from faust.streams import current_event
 from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
 from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
-from mode import Service, get_logger
+from mode import CrashingSupervisor, Service, get_logger
 
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
@@ -233,16 +233,20 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
         async def let_go(*arguments: Any) -> None:
             task = asyncio.current_task()
-            for actor in [actor for actor in agent._actors if actor.actor_task is task]:
+            actors = [actor for actor in agent._actors if actor.actor_task is task]
+            for actor in actors:
                 stream = actor.stream.get_active_stream()
                 renewal.stop(actor.stream, arguments[-1])
                 if not self.fence.broken:
                     whole = in_batch(stream) is not None and agent.concurrency == 1
                     self._note_failed(agent, stream, renewal.goes_back(actor.stream), all_of_topics=whole)
-                if not stream.enable_acks:
+            try:
+                if on_error is not None:
+                    await on_error(*arguments)
+            finally:
+                ends = isinstance(agent.supervisor, CrashingSupervisor)
+                if not ends and any(not actor.stream.get_active_stream().enable_acks for actor in actors):
                     self._let_go_of_failed()
-            if on_error is not None:
-                await on_error(*arguments)
 
         return let_go
 
@@ -263,7 +267,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._failed.setdefault(message, []).append(agent)
 
     def _let_go_of_failed(self) -> None:
-        """Acknowledge events of agents that have failed, once no other agent has them."""
+        """Acknowledge events of agents that have failed, once no other agent has them.
+
+        Not those for which the app ends the worker: they are to be done again.
+        """
+        if self.app.crashed:
+            for message in self._failed:
+                self._give_up(self._cause(message))
+            self._failed.clear()
         for message in [message for message in self._failed if self._is_over(message)]:
             del self._failed[message]
         tps = {message.tp for message in self._failed}
@@ -545,6 +556,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def finish(self) -> None:
         """Finish begun events before Faust stops and clears the queues (patch begun-events-finished)."""
         self._finishing = True
+        self._let_go_of_failed()
         sources = {tp for tp in self._active_partitions | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
@@ -557,9 +569,12 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """
         self.log.warning("begun events were not finished in time; %s without them, and they are done again", what)
         for message in self._all_begun():
-            message.acked = True  # who acknowledges it later must not do so for its copy
-            self._given_up.add(message)
-            self._unacked_messages.discard(message)
+            self._give_up(message)
+
+    def _give_up(self, message: Any) -> None:
+        message.acked = True  # who acknowledges it later must not do so for its copy
+        self._given_up.add(message)
+        self._unacked_messages.discard(message)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Stop the flow (patch flow-stopped-before-assignment), then let Faust restore its tables."""

@@ -17,6 +17,7 @@ from faust.agents.replies import ReplyPromise
 from faust.types import TP
 from faust.types.transports import SchedulingStrategyT
 from faust.types.tuples import ConsumerMessage
+from mode import CrashingSupervisor
 
 from tests.agent.engines.faust.transport.brokers import listening
 from trimtab_agent.engines.faust import SteeringSettings
@@ -182,7 +183,7 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
         )
         stream.get_active_stream = stream.get_root_stream = lambda: stream
         actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
-        agent = SimpleNamespace(concurrency=concurrency, _actors=[actor])
+        agent = SimpleNamespace(concurrency=concurrency, _actors=[actor], supervisor=None)
         await consumer._let_go_at_error(agent, NO_RENEWAL, on_error)(agent, ValueError())
         assert sorted(message.offset for message in begun if message.acked) == done
 
@@ -192,6 +193,38 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
     assert sorted(consumer._acked_index[ONE]) == done
     consumer._let_go_of_failed()
     assert 11 in consumer._acked_index[ONE]
+
+
+@pytest.mark.parametrize("how", ["supervisor", "on_error"])
+def test_an_event_for_which_an_agent_ends_the_worker_is_done_again(consumer: SteeredConsumer, how: str) -> None:
+    """Who acknowledges by hand and ends the worker at an error wants to lose none."""
+    consumer.app.topics._acking_topics.add(ONE.topic)
+    give(consumer, ONE, 10, 11)
+    message = ConsumerMessage(*ONE, 10, 1.0, 0, None, b"k", b"1", None, tp=ONE)
+    message.refcount = 1
+    consumer._unacked_messages.add(message)
+    finish(consumer, ONE, 11)
+
+    async def crash(*_: Any) -> None:
+        if how == "on_error":
+            consumer.app._crashed.set()
+
+    async def fail() -> None:
+        channel = queued(consumer)
+        channel.topics = [ONE.topic]  # type: ignore[attr-defined]
+        stream = Stream(channel, SimpleNamespace(message=message), enable_acks=False)
+        consumer.first_streams.add(stream)
+        actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
+        supervisor = CrashingSupervisor() if how == "supervisor" else None
+        agent = SimpleNamespace(concurrency=1, _actors=[actor], supervisor=supervisor)
+        await consumer._let_go_at_error(agent, NO_RENEWAL, crash)(agent, ValueError())
+        consumer.app._crashed.set()
+        await asyncio.wait_for(consumer.finish(), 5.0)
+
+    consumer.loop.run_until_complete(fail())
+
+    assert not consumer._unacked_messages
+    assert consumer._new_offset(ONE) is None
 
 
 def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fails(consumer: SteeredConsumer) -> None:
@@ -210,7 +243,8 @@ def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fai
         event = None if current is None else SimpleNamespace(message=begun[current])
         stream = Stream(channel, event, enable_acks=enable_acks)
         consumer.first_streams.add(stream)
-        return SimpleNamespace(concurrency=1, _actors=[SimpleNamespace(actor_task=None, stream=stream)])
+        actor = SimpleNamespace(actor_task=None, stream=stream)
+        return SimpleNamespace(concurrency=1, _actors=[actor], supervisor=None)
 
     # The first has not taken 14; the other works on 12, has not taken 13, and 11 has passed both but for the failed.
     failing, other = reader([14], 11, enable_acks=False), reader([13], 12, enable_acks=True)
