@@ -472,6 +472,21 @@ async def test_outside_of_an_event_nothing_is_written(tmp_path: Path, how: str, 
 
 
 @pytest.mark.parametrize("leaves", [finished, revoked, given_away, membership_lost])
+async def test_an_event_of_a_channel_in_memory_writes_partition_0_while_it_is_here(
+    tmp_path: Path, leaves: Callable[[SteeredConsumer], Any]
+) -> None:
+    """Faust says so: such an event is in no log."""
+    app, consumer, sent = writing(tmp_path, active=OWN)
+    in_memory = TP(None, 0)  # type: ignore[arg-type]
+    write(app, in_memory, -1)
+    assert (len(sent.records), stored(app)) == (1, {"k": 1})
+    await leaves(consumer)
+    with pytest.raises((LateWrite, WorkerFenced)):
+        write(app, in_memory, -1)
+    assert (len(sent.records), consumer.fence.broken) == (1, False)
+
+
+@pytest.mark.parametrize("leaves", [finished, revoked, given_away, membership_lost])
 async def test_a_record_that_nobodys_event_writes_to_a_changelog_is_late_too(
     tmp_path: Path, leaves: Callable[[SteeredConsumer], Any]
 ) -> None:
