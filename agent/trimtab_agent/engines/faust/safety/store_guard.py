@@ -171,7 +171,7 @@ class StoreGuard:
     def _refuse_late(self, table: Any, message: Any, key: Any) -> None:
         """Raises LateWrite if the event's key group has left."""
         if message is not None and self._app._consumer.is_late(message):
-            raise self._late(f"table {table.name}, key {key!r:.60}{_of(message)}")
+            raise self._late(f"table {table.name}, key {key!r:.60}{of_event(message)}")
         if self._fence.lost or self._fence.broken:
             raise WorkerFenced(f"table {table.name}: this worker has lost its membership, or its state is broken")
 
@@ -357,5 +357,8 @@ class StoreGuard:
             self._app.loop.call_soon_threadsafe(lambda: self._app.add_future(self._app.crash(error)))
 
 
-def _of(message: Any) -> str:
-    return "" if message is None else f", event {message.tp.topic}/{message.tp.partition} offset {message.offset}"
+def of_event(message: Any) -> str:
+    """Which event a complaint is about, to be put behind it; empty if it is none of a log."""
+    if message is None or message.tp.topic is None:
+        return ""
+    return f", event {message.tp.topic}/{message.tp.partition} offset {message.offset}"
