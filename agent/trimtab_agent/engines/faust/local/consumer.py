@@ -96,6 +96,10 @@ class LocalConsumer(SteeredConsumer):
     def _is_over(self, message: Any) -> bool:
         return message.acked if isinstance(message, DirectMessage) else super()._is_over(message)
 
+    def _untouched(self, tps: Collection[TP]) -> set[Any]:
+        """None of local topics: direct events may be behind them."""
+        return super()._untouched([tp for tp in tps if tp.topic not in self.hop.routes])
+
     def _purge(self, tps: Collection[TP]) -> None:
         """Take back records that no agent has begun.
 

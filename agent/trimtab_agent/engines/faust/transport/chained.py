@@ -54,6 +54,18 @@ def in_batch(stream: Any, *, by_hand: bool = True) -> list[Any] | None:
     return None
 
 
+def waiting_in_batch(stream: Any) -> tuple[list[Any], list[Any]]:
+    """The batch that `take` and the like gather from a stream, its values and its events, until the agent gets it.
+
+    Both are the lists themselves.  They are empty if there is none, or if it is full.
+    """
+    for known in map(_variables, _gathering(stream)):
+        given = known.get("buffer_consuming")
+        if "event_add" in known and (given is None or given.done()) and not known["buffer_full"].is_set():
+            return known["buffer_add"].__self__, known["event_add"].__self__
+    return [], []
+
+
 def _gathering(stream: Any) -> list[Any]:
     return [each for each in stream._processors if getattr(each, "__name__", "") == "add_to_buffer"]
 

@@ -26,7 +26,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.transport.chained import Renewal, chain, in_batch
+from trimtab_agent.engines.faust.transport.chained import Renewal, chain, in_batch, waiting_in_batch
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
@@ -291,8 +291,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def _may_work_on(self, message: Any, failed: Collection[Any]) -> bool:
         """Whether a stream of others than these agents works on a message, or has it in a batch."""
         own = {id(each) for agent in failed for actor in agent._actors for each in chain(actor.stream)}
-        streams = [each for first in list(self.first_streams) for each in chain(first)]
-        readers = [each for each in streams if message.topic in getattr(each.channel, "topics", ())]
+        readers = [each for each in self._streams() if message.topic in getattr(each.channel, "topics", ())]
         channels = self.app.topics._tp_index.get(message.tp, ())
         if len(channels) > len({id(stream.channel.queue) for stream in readers}):
             return True  # nobody knows whose it is
@@ -568,8 +567,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         Faust would wait for them without end.
         """
         self.log.warning("begun events were not finished in time; %s without them, and they are done again", what)
-        for message in self._all_begun():
+        for message in (begun := set(self._all_begun())):
             self._give_up(message)
+        self._leave_out_of_batches(begun)
 
     def _give_up(self, message: Any) -> None:
         message.acked = True  # who acknowledges it later must not do so for its copy
@@ -786,7 +786,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     # ---- what is in work
 
     async def take_back(self, tps: Collection[TP], deadline: float, check: Check = lambda: None) -> bool:
-        """Take events of blocked partitions that no agent has begun out of the queues; the next owner reads them again.
+        """Take events of blocked partitions that no agent has got out of queues and batches; they are read again.
 
         First waits for the message being delivered: queued after the purge, it would be processed out of order.
         """
@@ -794,7 +794,37 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             if not await until(lambda: self._delivering not in tps, deadline, check):
                 return False
         self._purge(tps)
+        for message in (untouched := self._untouched(tps)):
+            self._undeliver(message.tp, message.offset)
+            self._unacked_messages.discard(message)
+        self._leave_out_of_batches(untouched)
         return True
+
+    def _streams(self) -> list[Any]:
+        return [each for first in list(self.first_streams) for each in chain(first)]
+
+    def _untouched(self, tps: Collection[TP]) -> set[Any]:
+        """Messages that only wait in a batch for more of them: nobody has done anything with them, or later ones."""
+        alone = {tp for tp in tps if len(self.app.topics._tp_index.get(tp, ())) == 1}
+        batches = [waiting_in_batch(stream)[1] for stream in self._streams() if len(stream._processors) == 1]
+        waiting = {(event.message.tp, event.message.offset): event.message for events in batches for event in events}
+        begun = {(message.tp, message.offset) for message in self._all_begun()}
+        found = set()
+        for tp in alone.intersection(tp for tp, _ in waiting):
+            for offset in reversed(self._delivered.get(tp, ())):
+                message = waiting.get((tp, offset))
+                if message is not None and message.refcount == 1:
+                    found.add(message)
+                elif (tp, offset) in begun or offset in self._acked_index[tp]:
+                    break
+        return found
+
+    def _leave_out_of_batches(self, messages: set[Any]) -> None:
+        """Let no agent get these messages in a batch any more."""
+        for values, events in map(waiting_in_batch, self._streams()) if messages else ():
+            for at in reversed(range(len(events))):
+                if events[at].message in messages:
+                    del values[at], events[at]
 
     def _queues(self, tps: Collection[Any]) -> set[Any]:
         return {channel.queue for tp in tps for channel in self.app.topics._tp_index.get(tp, ())}
@@ -854,7 +884,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def oldest_in_work(self, tps: Collection[TP]) -> InWork | None:
         """The event of these partitions that agents have begun first and not finished."""
-        found = oldest_of((each for each in self._all_begun() if each.tp in tps), time.monotonic())
+        untouched = self._untouched(tps)
+        begun = [each for each in self._all_begun() if each.tp in tps and each not in untouched]
+        found = oldest_of(begun, time.monotonic())
         return max(found.values(), key=lambda each: each.age_s, default=None)
 
     def _purge(self, tps: Collection[TP]) -> None:

@@ -459,6 +459,103 @@ def test_what_waits_for_room_is_taken_back_and_waits_for_no_slow_agent(
     assert (consumer.next_offset(ONE), channel.queue.maxsize) == (10, 1)
 
 
+class Batches:
+    """An agent that takes batches, on the real stream of a topic."""
+
+    def __init__(self, consumer: SteeredConsumer, most: int, within_s: float, **processors: Any) -> None:
+        self.consumer, self.got = consumer, list[list[int]]()
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        app = consumer.app
+        app._consumer = consumer
+        app.consumer_generation_id = 0
+        app.flow_control.resume()
+        self.stream = app.topic(ONE.topic, value_type=int).stream(**processors)
+        self.channel = self.stream.channel
+        for tp in (ONE, OTHER):
+            app.topics._tp_index[tp].add(self.channel)
+        self.task = asyncio.create_task(self._take(most, within_s))
+
+    async def _take(self, most: int, within_s: float) -> None:
+        async for values in self.stream.take(most, within=within_s):
+            self.got.append(list(values))
+            await self.go_on.wait()
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+        await self.stream.stop()
+
+    async def deliver(self, tp: TP, *offsets: int) -> None:
+        for offset in offsets:
+            give(self.consumer, tp, offset)
+            message = ConsumerMessage(*tp, offset, 1.0, 0, None, None, b"", None, tp=tp, generation_id=0)
+            message.incref(1)
+            value = 100 * tp.partition + offset
+            await self.channel.queue.put(self.channel._create_event(None, value, headers={}, message=message))
+        await asyncio.sleep(0.05)
+
+
+def test_what_waits_in_a_batch_is_taken_back_at_once_and_comes_again(consumer: SteeredConsumer) -> None:
+    """Else a batch of a minute is waited for, and if that takes too long, it has its events twice."""
+
+    async def play() -> None:
+        batches = Batches(consumer, 10, 0.4)
+        await batches.deliver(ONE, 10)
+        await batches.deliver(OTHER, 0)
+        await batches.deliver(ONE, 11)
+        assert len(consumer._all_begun()) == 3
+
+        consumer.block({ONE})
+        assert consumer.oldest_in_work({ONE}) is None
+        assert consumer.oldest_in_work({OTHER}) is None
+        assert await consumer.drain({ONE}, 0.05)
+        assert consumer.next_offset(ONE) == 10
+        consumer.unblock({ONE})
+        await batches.deliver(ONE, 10, 11)
+        await asyncio.sleep(0.4)
+        assert sorted(batches.got[0]) == [110, 111, 200]
+        assert consumer._new_offset(ONE) == 12
+        await batches.end()
+
+    consumer.loop.run_until_complete(play())
+
+
+def test_what_an_agent_has_got_and_what_comes_before_it_is_not_taken_back(consumer: SteeredConsumer) -> None:
+    async def play() -> None:
+        batches = Batches(consumer, 2, 0.3)
+        batches.go_on.clear()
+        await batches.deliver(ONE, 10, 11)
+        assert batches.got == [[110, 111]]
+        assert not await consumer.drain({ONE}, 0.05)
+        batches.go_on.set()
+        await batches.deliver(ONE, 12)
+        assert consumer.oldest_in_work({ONE}) is None
+        consumer._acked_index[ONE].add(13)  # by another actor of the agent
+        consumer._delivered[ONE].append(13)
+        assert consumer.oldest_in_work({ONE}) is not None
+        assert not await consumer.drain({ONE}, 0.05)
+        await batches.end()
+
+    consumer.loop.run_until_complete(play())
+
+
+def test_what_something_else_has_seen_stays_in_its_batch_unless_it_is_done_again(consumer: SteeredConsumer) -> None:
+    """A processor before the batch may have sent something, as `stream.echo` does."""
+
+    async def play() -> None:
+        batches = Batches(consumer, 10, 0.3, processors=[lambda value: value])
+        await batches.deliver(ONE, 10)
+        assert not await consumer.drain({ONE}, 0.05)
+        consumer.not_finished("the rebalance continues")
+        await batches.deliver(OTHER, 0)
+        await asyncio.sleep(0.4)
+        assert batches.got == [[200]]
+        await batches.end()
+
+    consumer.loop.run_until_complete(play())
+
+
 def test_with_everything_taken_back_it_goes_on_where_it_was(consumer: SteeredConsumer) -> None:
     give(consumer, OTHER, 0, 1)
     queued(consumer, Event(OTHER, 0), Event(OTHER, 1))
