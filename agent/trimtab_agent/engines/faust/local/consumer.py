@@ -83,6 +83,11 @@ class LocalConsumer(SteeredConsumer):
         super()._clean_unacked_messages()
         self._unacked_messages.update(kept)
 
+    def is_late(self, message: Any) -> bool:
+        """Also a finished direct event whose key group has been away since: no offset tells that."""
+        finished = isinstance(message, DirectMessage) and message.acked
+        return (finished and not self.hop.has(message.gate)) or super().is_late(message)
+
     def _cause(self, message: Any) -> Any:
         return root(message)
 

@@ -820,10 +820,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return found
 
     def _leave_out_of_batches(self, messages: set[Any]) -> None:
-        """Let no agent get these messages in a batch any more."""
+        """Let no agent get these messages, or what they have caused, in a batch any more."""
         for values, events in map(waiting_in_batch, self._streams()) if messages else ():
             for at in reversed(range(len(events))):
-                if events[at].message in messages:
+                if self._cause(events[at].message) in messages:
                     del values[at], events[at]
 
     def _queues(self, tps: Collection[Any]) -> set[Any]:
