@@ -164,6 +164,7 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
 
     async def on_error(*what: Any) -> None:
         told.append(what)
+        raise ConnectionError("where it tells errors")
 
     async def fail() -> None:
         consumer.app.topics._acking_topics.update({ONE.topic, "other"})
