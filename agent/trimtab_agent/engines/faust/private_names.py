@@ -246,6 +246,7 @@ PRIVATES: tuple[Private, ...] = (
             ("_replace_actor", ("service", "index")),
             ("_start_one", ("index", "active_partitions", "stream", "channel")),
             ("_new_supervisor", ()),
+            ("_maybe_unwrap_reply_request", ("value",)),
             ("stream", ("channel", "active_partitions")),
         ),
     ),

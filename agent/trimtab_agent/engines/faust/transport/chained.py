@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from faust.agents import Agent
 from faust.exceptions import DecodeError
 
 END_LIMIT_S = 5.0
@@ -64,6 +65,12 @@ def waiting_in_batch(stream: Any) -> tuple[list[Any], list[Any]]:
         if "event_add" in known and (given is None or given.done()) and not known["buffer_full"].is_set():
             return known["buffer_add"].__self__, known["event_add"].__self__
     return [], []
+
+
+def only_gathers(stream: Any) -> bool:
+    """Whether nothing but `take` and the like sees the events of a stream before its agent does."""
+    own = (*_gathering(stream), Agent._maybe_unwrap_reply_request)
+    return all(getattr(each, "__func__", each) in own for each in stream._processors)
 
 
 def _gathering(stream: Any) -> list[Any]:

@@ -26,7 +26,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.transport.chained import Renewal, chain, in_batch, waiting_in_batch
+from trimtab_agent.engines.faust.transport.chained import Renewal, chain, in_batch, only_gathers, waiting_in_batch
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
@@ -808,7 +808,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def _untouched(self, tps: Collection[TP]) -> set[Any]:
         """Messages that only wait in a batch for more of them: nobody has done anything with them, or later ones."""
         alone = {tp for tp in tps if len(self.app.topics._tp_index.get(tp, ())) == 1}
-        batches = [waiting_in_batch(stream)[1] for stream in self._streams() if len(stream._processors) == 1]
+        batches = [waiting_in_batch(stream)[1] for stream in self._streams() if only_gathers(stream)]
         waiting = {(event.message.tp, event.message.offset): event.message for events in batches for event in events}
         begun = {(message.tp, message.offset) for message in self._all_begun()}
         found = set()

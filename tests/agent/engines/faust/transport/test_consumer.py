@@ -497,11 +497,13 @@ class Batches:
         await asyncio.sleep(0.05)
 
 
-def test_what_waits_in_a_batch_is_taken_back_at_once_and_comes_again(consumer: SteeredConsumer) -> None:
+@pytest.mark.parametrize("yields", [False, True])
+def test_what_waits_in_a_batch_is_taken_back_at_once_and_comes_again(consumer: SteeredConsumer, yields: bool) -> None:
     """Else a batch of a minute is waited for, and if that takes too long, it has its events twice."""
 
     async def play() -> None:
-        batches = Batches(consumer, 10, 0.4)
+        agent = consumer.app.agent(consumer.app.channel())(lambda stream: stream)
+        batches = Batches(consumer, 10, 0.4, processors=[agent._maybe_unwrap_reply_request] if yields else [])
         await batches.deliver(ONE, 10)
         await batches.deliver(OTHER, 0)
         await batches.deliver(ONE, 11)
