@@ -180,9 +180,13 @@ class AnswersCluster(Cluster):
 
     def unanswered(self) -> set[int]:
         """The questions to which the agent that asks in the middle of its events has no answer yet."""
-        log = self.folder / "asked-on"
-        done = set(map(int, log.read_text().split())) if log.exists() else set()
-        return set(range(self.sent["questions"] - 1)) - done  # the last one may not have been written
+        done = self.noted("asked-on")
+        return set(range(self.sent["questions"] - 1)).difference(done)  # the last one may not have been written
+
+    def noted(self, name: str) -> list[int]:
+        """The questions that the workers have noted under this name, in their order."""
+        log = self.folder / name
+        return sorted(map(int, log.read_text().split())) if log.exists() else []
 
     def leaders(self, since: float) -> list[tuple[float, str]]:
         """When the leader's timer has run, and where."""

@@ -1,4 +1,4 @@
-"""An app that people and programs ask: pages with table routes, `ask()`, and a timer of the leader."""
+"""An app that people and programs ask: pages with table routes, `ask()`, a channel in memory, a timer of the leader."""
 
 import asyncio
 import json
@@ -36,6 +36,7 @@ app = faust.App(
 given = {"key_type": str, "value_type": int, "key_serializer": "json"}  # the router takes keys to be JSON
 numbers = app.topic("numbers", **given)
 questions = app.topic("questions", **given)
+answered = app.channel()
 small = {"write_buffer_size": 4 << 20, "block_cache_size": 8 << 20}
 totals = app.Table("totals", default=int, key_type=str, value_type=int, options=small)
 plain = app.topic("plain")  # these have Faust's defaults: raw keys of events, and those of tables in JSON
@@ -58,6 +59,15 @@ async def ask_on(stream: Any) -> None:
     async for key, value in stream.items():
         await add.ask(value=1, key=key)
         with (FOLDER / "asked-on").open("a") as log:
+            log.write(f"{value}\n")
+        await answered.send(value=value)
+
+
+@app.agent(answered)
+async def read_on(stream: Any) -> None:
+    async for value in stream:
+        await asyncio.sleep(0.5)  # some wait in the channel
+        with (FOLDER / "read-on").open("a") as log:
             log.write(f"{value}\n")
 
 

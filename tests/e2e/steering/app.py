@@ -20,6 +20,7 @@ from faust.exceptions import ValueDecodeError
 from faust.tables.recovery import Recovery
 
 from tests.e2e.steering.app_names import (
+    BATCH_S,
     BREACHES,
     BUCKETS_PER_S,
     CARELESS,
@@ -168,6 +169,11 @@ if Feature.STATELESS in FEATURES:
 
     @app.agent(alerts)
     async def pass_on(stream: Any) -> None:
+        if Feature.BATCHES in FEATURES:
+            async for events in stream.take_events(100_000, within=BATCH_S):
+                for event in events:
+                    await alerts_done.send(key=event.key, value=event.value)
+            return
         async for event in stream.events():
             await alerts_done.send(key=event.key, value=event.value)
 

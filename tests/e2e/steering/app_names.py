@@ -5,6 +5,8 @@ from enum import StrEnum
 from pathlib import Path
 
 WINDOW_S = 10.0
+BATCH_S = 25.0
+"""How long a batch is gathered: longer than a release or a rebalance waits for events."""
 BUCKETS_PER_S = 200
 """Resolution of the times at which events were processed: 5 ms."""
 
@@ -41,6 +43,7 @@ class Feature(StrEnum):
     FAILS = "and fails now and then"
     RECORDS = "one more table, of records"
     NEW_FIELD = "with a field that records had not before"
+    BATCHES = "the stateless agent takes batches"
     NO_CYTHON = "without Faust's compiled streams"  # the plug-in only reports: the others acknowledge what they skip
     IN_MEMORY = "tables in memory"  # the plug-in cannot steer that, and only reports
 

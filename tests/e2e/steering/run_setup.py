@@ -23,6 +23,7 @@ OPERATORS: dict[Feature | None, tuple[OperatorId, ...]] = {
     Feature.OTHER_NAMES: (OperatorId("source-2"), OperatorId("regroup-2")),
     Feature.ONE_OPERATOR: (OperatorId("everything"),),
     Feature.UNNAMED: (OperatorId("all"),),
+    Feature.BATCHES: (SOURCE, REGROUP, OperatorId("alerts")),
 }
 """What a version of the job calls the operators of numbers and of regrouped."""
 

@@ -1,4 +1,4 @@
-"""Pages with table routes, web views, `ask()` and the leader's timers, while key groups move."""
+"""Pages with table routes, web views, `ask()`, channels in memory and the leader's timers, while key groups move."""
 
 import asyncio
 import itertools
@@ -48,6 +48,7 @@ def test_all_workers_answer_with_the_owners_value_after_each_move(tmp_path: Path
                 assert await move_and_ask(cluster, 4) == ([], [])
             questions.cancel()
             assert await until(lambda: not cluster.unanswered(), 60.0), "questions without an end"
+            assert await until(lambda: cluster.noted("read-on") == cluster.noted("asked-on"), 60.0), "lost in a channel"
             assert {reply.status for reply in cluster.replies["ask"]} == {200}
             assert len({name for _, name in cluster.leaders(began)}) == 1
 

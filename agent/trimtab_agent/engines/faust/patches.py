@@ -71,9 +71,10 @@ messages are never acknowledged, and a rebalance waits for them without end. | I
 read and no answer: it waits without end. | It goes on, and the event is read again after it. | \
 `transport/consumer.py` |
 | `failed-event-done` | An agent that acknowledges by hand (`noack`) and fails never acknowledges its event, nor does \
-one whose stream fails before it (`stream.filter`). Commits skip it, but each later rebalance waits for it without \
-end. A schema of the app's own that raises another error than Faust's ends worker after worker. | The event counts as \
-done, like that of any agent that fails, once no other agent has it. | \
+one whose stream fails before it (`stream.filter`), or that awaits what was cancelled. Commits \
+skip it, but each later rebalance waits for it without end. A schema of the app's own that raises another error than \
+Faust's ends worker after worker. | The event counts as done, like that of any agent that fails, once no other agent \
+has it. | \
 `transport/consumer.py` |
 | `standby-records-kept` | The queue of changelog records is emptied once more when the sources open. By then it has \
 records of standbys in it, and those after them are applied: the standby lacks some changes, and whoever restores from \

@@ -83,6 +83,11 @@ class LocalConsumer(SteeredConsumer):
         super()._clean_unacked_messages()
         self._unacked_messages.update(kept)
 
+    def is_late(self, message: Any) -> bool:
+        """Also a finished direct event whose key group has been away since: no offset tells that."""
+        finished = isinstance(message, DirectMessage) and message.acked
+        return (finished and not self.hop.has(message.gate)) or super().is_late(message)
+
     def _cause(self, message: Any) -> Any:
         return root(message)
 
@@ -96,13 +101,17 @@ class LocalConsumer(SteeredConsumer):
     def _is_over(self, message: Any) -> bool:
         return message.acked if isinstance(message, DirectMessage) else super()._is_over(message)
 
+    def _untouched(self, tps: Collection[TP]) -> set[Any]:
+        """None of local topics: direct events may be behind them."""
+        return super()._untouched([tp for tp in tps if tp.topic not in self.hop.routes])
+
     def _purge(self, tps: Collection[TP]) -> None:
         """Take back records that no agent has begun.
 
         A record before a direct event with its key stays, with all before it: the direct event must not overtake it.
         """
         wanted = set(tps)
-        for queue in {channel.queue for tp in tps for channel in self.app.topics._tp_index.get(tp, ())}:
+        for queue in self._queues(tps):
             stay: dict[TP, int] = {}
             behind: set[tuple[TP, Any]] = set()
             for event in reversed(queue._queue):

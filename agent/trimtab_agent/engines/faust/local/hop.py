@@ -482,6 +482,10 @@ class LocalHop:
             if (route := self.routes.get(tp.topic)) is not None:
                 route.gates.pop(tp.partition, None)
 
+    def has(self, gate: LocalGate) -> bool:
+        """Whether this gate is still that of its partition: each arrival and each generation has its own."""
+        return gate in self._gates([gate.tp])
+
     def unfinished(self, tps: Iterable[TP]) -> bool:
         """Whether direct events of these partitions are not finished."""
         return any(gate.unfinished for gate in self._gates(tps))

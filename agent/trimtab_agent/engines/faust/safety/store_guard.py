@@ -8,7 +8,8 @@ Three faults are the app's, like any exception of its agents.  Nothing is writte
   that has kept its event, for example.  The new owner would lose what it has written.
 - A record that Kafka can never take (patch impossible-record-refused): `SteeredProducer.send_soon` looks at sizes and
   types.
-- A table partition is written by an event of an in-memory channel, or by nobody's event, and is another worker's.
+- A table partition is written by an event of an in-memory channel, or by nobody's event, and is another worker's, or
+  just leaving.
 
 The key None of a table has a name on the disk, and gets the same one in the changelog (patch key-none-kept).  Kafka
 takes no record without a key there: Faust would log a warning, and the state would be on one disk only.
@@ -155,7 +156,8 @@ class StoreGuard:
         tp = TP(table.changelog_topic_name, record.partition)
         if not (table.is_global or table.use_partitioner):
             self._refuse_late(table, message, record.key)
-            if tp not in self._app.assignor._active_tps:
+            leaving = message is None and self._app._consumer.is_leaving(tp.partition)
+            if leaving or tp not in self._app.assignor._active_tps:
                 self._refuse_foreign(table, message, tp, record.key)
         if record.key is None:
             record = future.message = record._replace(key=table.data._encode_key(None))
@@ -169,14 +171,14 @@ class StoreGuard:
     def _refuse_late(self, table: Any, message: Any, key: Any) -> None:
         """Raises LateWrite if the event's key group has left."""
         if message is not None and self._app._consumer.is_late(message):
-            raise self._late(f"table {table.name}, key {key!r:.60}{_of(message)}")
+            raise self._late(f"table {table.name}, key {key!r:.60}{of_event(message)}")
         if self._fence.lost or self._fence.broken:
             raise WorkerFenced(f"table {table.name}: this worker has lost its membership, or its state is broken")
 
     def _refuse_foreign(self, table: Any, message: Any, tp: TP, key: Any) -> None:
         """Raises StateBreach, after which the worker ends; LateWrite where no source partition is of this worker."""
         if message is None or message.tp.topic is None:
-            raise self._late(f"table {table.name}, key {key!r:.60}: {tp.topic}/{tp.partition} is another worker's")
+            raise self._late(f"table {table.name}, key {key!r:.60}: {tp.topic}/{tp.partition} is not of this worker")
         if self._app._consumer.has_begun:
             self._breach(
                 "a table partition of another worker would be written, this worker ends: %s",
@@ -355,5 +357,8 @@ class StoreGuard:
             self._app.loop.call_soon_threadsafe(lambda: self._app.add_future(self._app.crash(error)))
 
 
-def _of(message: Any) -> str:
-    return "" if message is None else f", event {message.tp.topic}/{message.tp.partition} offset {message.offset}"
+def of_event(message: Any) -> str:
+    """Which event a complaint is about, to be put behind it; empty if it is none of a log."""
+    if message is None or message.tp.topic is None:
+        return ""
+    return f", event {message.tp.topic}/{message.tp.partition} offset {message.offset}"

@@ -7,7 +7,8 @@ owners know by this that it is closed.
 
 When a window expires is Faust's rule, by the clock.  But while a partition gets events of the past (a backfill, or a
 backlog), the time of its newest window counts instead.  By the clock all its windows would have expired before their
-first event, and each look would close what the next event opens again.
+first event, and each look would close what the next event opens again.  Windows that have yet to begin say nothing of
+the time: some client's clock is wrong.
 """
 
 import asyncio
@@ -47,9 +48,10 @@ class OpenWindows:
     """The windows of one partition that are not closed."""
 
     def __init__(self) -> None:
-        self.by_end: defaultdict[float, set[Windowed | bytes]] = defaultdict(set)
+        self.keys: defaultdict[Range, set[Windowed | bytes]] = defaultdict(set)
         """Keys written here, and raw keys found in the database; one window may be in it as both."""
-        self.newest: Range = (0.0, 0.0)
+        self.newest = 0.0
+        """The end of the newest window so far."""
         self.written = True
         """Whether the partition has been written since the last look, or has just arrived."""
         self.awaited: dict[TP, int] = {}
@@ -66,9 +68,8 @@ class OpenWindows:
 
     def add(self, key: Windowed | bytes, window: Range) -> None:
         """Note an open window."""
-        self.by_end[window[1]].add(key)
-        if window[1] > self.newest[1]:
-            self.newest = window
+        self.keys[window].add(key)
+        self.newest = max(self.newest, window[1])
 
     def index(self, found: Iterable[tuple[bytes, Range]], applied: int) -> None:
         """Note what is in the database; `applied` = how often a changelog was applied to it before it was read."""
@@ -83,7 +84,8 @@ class OpenWindows:
         least.
         """
         written, self.written = self.written, False
-        return self.newest[0] if (written or not caught_up) and self.newest[1] < clock else clock
+        start, end = max((window for window in self.keys if window[0] <= clock), default=(clock, clock))
+        return start if (written or not caught_up) and end < clock else clock
 
 
 class Newest:
@@ -119,7 +121,7 @@ class Expiry:
         windows.written = True
 
     def _deleted(self, key: Windowed, partition: int) -> None:
-        self._open[partition].by_end.get(key[1][1], set()).discard(key)
+        self._open[partition].keys.get(key[1], set()).discard(key)
 
     def _applied(self, batch: Iterable[Any]) -> None:
         """Apply a changelog: the index of a partition that is restored is out of date.  Called from any thread."""
@@ -134,7 +136,7 @@ class Expiry:
         windows = self._open[partition]
         if not windows.complete:  # the partition has just arrived: the app must not see an older time than before
             windows.index(self._stored(partition), windows.applied)
-        return windows.newest[1]
+        return windows.newest
 
     def _stored(self, partition: int) -> list[tuple[bytes, Range]]:
         """Raw key and window of each row in a database."""
@@ -203,15 +205,15 @@ class Expiry:
         return True
 
     async def _close_expired_of(self, partition: int, windows: OpenWindows, now: float) -> None:
-        for end in sorted(end for end in windows.by_end if self._table.window.stale(end, now)):
-            for key in list(windows.by_end[end]):
+        for window in sorted(window for window in windows.keys if self._table.window.stale(window[1], now)):
+            for key in list(windows.keys[window]):
                 if not await self._close(partition, key):
                     windows.written = True
                     return
-                windows.by_end[end].discard(key)
+                windows.keys[window].discard(key)
                 await asyncio.sleep(0)  # events are processed in between
-            if not windows.by_end[end]:
-                del windows.by_end[end]
+            if not windows.keys[window]:
+                del windows.keys[window]
 
     async def _close(self, partition: int, known: Windowed | bytes) -> bool:
         """Close one window; False if this worker may not.  A hand-over or rebalance waits for its end, as for events'.

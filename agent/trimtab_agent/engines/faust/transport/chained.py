@@ -14,6 +14,9 @@ with it the agent, without an exception or a word: it takes no event any more.  
 
 Where two actors of an agent (`concurrency`) fail at once, as when a service is down, Faust ends the worker.  Here they
 start again.
+
+Where an agent awaits what somebody has cancelled (a task, a future of a library), Faust takes that for its own
+cancellation.  Here the agent has failed.
 """
 
 import asyncio
@@ -22,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from faust.agents import Agent
 from faust.exceptions import DecodeError
 
 END_LIMIT_S = 5.0
@@ -49,6 +53,24 @@ def in_batch(stream: Any, *, by_hand: bool = True) -> list[Any] | None:
             known = _variables(processor)
             return list(known["event_add"].__self__) if "event_add" in known else []
     return None
+
+
+def waiting_in_batch(stream: Any) -> tuple[list[Any], list[Any]]:
+    """The batch that `take` and the like gather from a stream, its values and its events, until the agent gets it.
+
+    Both are the lists themselves.  They are empty if there is none, or if it is full.
+    """
+    for known in map(_variables, _gathering(stream)):
+        given = known.get("buffer_consuming")
+        if "event_add" in known and (given is None or given.done()) and not known["buffer_full"].is_set():
+            return known["buffer_add"].__self__, known["event_add"].__self__
+    return [], []
+
+
+def only_gathers(stream: Any) -> bool:
+    """Whether nothing but `take` and the like sees the events of a stream before its agent does."""
+    own = (*_gathering(stream), Agent._maybe_unwrap_reply_request)
+    return all(getattr(each, "__func__", each) in own for each in stream._processors)
 
 
 def _gathering(stream: Any) -> list[Any]:
@@ -151,7 +173,13 @@ class Renewal:
 
     async def _execute_to_its_end(self, function: Any, actor: Any) -> None:
         async def fail_with_its_stream() -> None:
-            await function
+            try:
+                await function
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                raise RuntimeError("the agent has awaited what was cancelled") from error
             stops = self._agent.should_stop or self._agent.app.should_stop
             if _has_ended(chain(actor.stream)) and not stops:
                 raise self._thrown

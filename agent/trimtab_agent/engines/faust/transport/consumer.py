@@ -9,7 +9,7 @@ import copy
 import functools
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -20,13 +20,13 @@ from faust.streams import current_event
 from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
 from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
-from mode import Service, get_logger
+from mode import CrashingSupervisor, Service, get_logger
 
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.transport.chained import Renewal, chain, in_batch
+from trimtab_agent.engines.faust.transport.chained import Renewal, chain, in_batch, only_gathers, waiting_in_batch
 from trimtab_agent.engines.faust.transport.client import CONNECT, Waits, reset_connections, until_answered
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
@@ -237,16 +237,22 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
         async def let_go(*arguments: Any) -> None:
             task = asyncio.current_task()
-            for actor in [actor for actor in agent._actors if actor.actor_task is task]:
+            actors = [actor for actor in agent._actors if actor.actor_task is task]
+            for actor in actors:
                 stream = actor.stream.get_active_stream()
                 renewal.stop(actor.stream, arguments[-1])
                 if not self.fence.broken:
                     whole = in_batch(stream) is not None and agent.concurrency == 1
                     self._note_failed(agent, stream, renewal.goes_back(actor.stream), all_of_topics=whole)
-                if not stream.enable_acks:
+            try:
+                if on_error is not None:
+                    await on_error(*arguments)
+            except Exception:  # Faust would not start the agent again
+                self.log.exception("what the app does at an error of %r has failed", agent)
+            finally:
+                ends = isinstance(agent.supervisor, CrashingSupervisor)
+                if not ends and any(not actor.stream.get_active_stream().enable_acks for actor in actors):
                     self._let_go_of_failed()
-            if on_error is not None:
-                await on_error(*arguments)
 
         return let_go
 
@@ -267,12 +273,18 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._failed.setdefault(message, []).append(agent)
 
     def _let_go_of_failed(self) -> None:
-        """Acknowledge events of agents that have failed, once no other agent has them."""
+        """Acknowledge events of agents that have failed, once no other agent has them.
+
+        Not those for which the app ends the worker: they are to be done again.
+        """
+        if self.app.crashed:
+            for message in self._failed:
+                self._give_up(self._cause(message))
+            self._failed.clear()
         for message in [message for message in self._failed if self._is_over(message)]:
             del self._failed[message]
-        index = self.app.topics._tp_index
         tps = {message.tp for message in self._failed}
-        queued = _messages_in({channel.queue for tp in tps for channel in index.get(tp, ())})
+        queued = _messages_in(self._queues(tps))
         for message, agents in list(self._failed.items()):
             if message.refcount == 1 and id(message) not in queued and not self._may_work_on(message, agents):
                 message.ack(self)
@@ -285,8 +297,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def _may_work_on(self, message: Any, failed: Collection[Any]) -> bool:
         """Whether a stream of others than these agents works on a message, or has it in a batch."""
         own = {id(each) for agent in failed for actor in agent._actors for each in chain(actor.stream)}
-        streams = [each for first in list(self.first_streams) for each in chain(first)]
-        readers = [each for each in streams if message.topic in getattr(each.channel, "topics", ())]
+        readers = [each for each in self._streams() if message.topic in getattr(each.channel, "topics", ())]
         channels = self.app.topics._tp_index.get(message.tp, ())
         if len(channels) > len({id(stream.channel.queue) for stream in readers}):
             return True  # nobody knows whose it is
@@ -552,6 +563,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def finish(self) -> None:
         """Finish begun events before Faust stops and clears the queues (patch begun-events-finished)."""
         self._finishing = True
+        self._let_go_of_failed()
         sources = {tp for tp in self._active_partitions | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
@@ -563,10 +575,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         Faust would wait for them without end.
         """
         self.log.warning("begun events were not finished in time; %s without them, and they are done again", what)
-        for message in self._all_begun():
-            message.acked = True  # who acknowledges it later must not do so for its copy
-            self._given_up.add(message)
-            self._unacked_messages.discard(message)
+        for message in (begun := set(self._all_begun())):
+            self._give_up(message)
+        self._leave_out_of_batches(begun)
+
+    def _give_up(self, message: Any) -> None:
+        message.acked = True  # who acknowledges it later must not do so for its copy
+        self._given_up.add(message)
+        self._unacked_messages.discard(message)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Stop the flow (patch flow-stopped-before-assignment), then let Faust restore its tables."""
@@ -779,14 +795,60 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     # ---- what is in work
 
     async def take_back(self, tps: Collection[TP], deadline: float, check: Check = lambda: None) -> bool:
-        """Take events of blocked partitions that no agent has begun out of the queues; the next owner reads them again.
+        """Take events of blocked partitions that no agent has got out of queues and batches; they are read again.
 
         First waits for the message being delivered: queued after the purge, it would be processed out of order.
         """
-        if not await until(lambda: self._delivering not in tps, deadline, check):
-            return False
+        with self._room_in(self._queues({self._delivering} & set(tps))):
+            if not await until(lambda: self._delivering not in tps, deadline, check):
+                return False
         self._purge(tps)
+        for message in (untouched := self._untouched(tps)):
+            self._undeliver(message.tp, message.offset)
+            self._unacked_messages.discard(message)
+        self._leave_out_of_batches(untouched)
         return True
+
+    def _streams(self) -> list[Any]:
+        return [each for first in list(self.first_streams) for each in chain(first)]
+
+    def _untouched(self, tps: Collection[TP]) -> set[Any]:
+        """Messages that only wait in a batch for more of them: nobody has done anything with them, or later ones."""
+        alone = {tp for tp in tps if len(self.app.topics._tp_index.get(tp, ())) == 1}
+        batches = [waiting_in_batch(stream)[1] for stream in self._streams() if only_gathers(stream)]
+        waiting = {(event.message.tp, event.message.offset): event.message for events in batches for event in events}
+        begun = {(message.tp, message.offset) for message in self._all_begun()}
+        found = set()
+        for tp in alone.intersection(tp for tp, _ in waiting):
+            for offset in reversed(self._delivered.get(tp, ())):
+                message = waiting.get((tp, offset))
+                if message is not None and message.refcount == 1:
+                    found.add(message)
+                elif (tp, offset) in begun or offset in self._acked_index[tp]:
+                    break
+        return found
+
+    def _leave_out_of_batches(self, messages: set[Any]) -> None:
+        """Let no agent get these messages, or what they have caused, in a batch any more."""
+        for values, events in map(waiting_in_batch, self._streams()) if messages else ():
+            for at in reversed(range(len(events))):
+                if self._cause(events[at].message) in messages:
+                    del values[at], events[at]
+
+    def _queues(self, tps: Collection[Any]) -> set[Any]:
+        return {channel.queue for tp in tps for channel in self.app.topics._tp_index.get(tp, ())}
+
+    @contextlib.contextmanager
+    def _room_in(self, queues: Collection[Any]) -> Iterator[None]:
+        """Let one more message into these queues.  Agents may need long for those that they work on."""
+        for queue in (full := [queue for queue in queues if queue.full()]):
+            queue._maxsize += 1
+            queue._wakeup_next(queue._putters)
+        try:
+            yield
+        finally:
+            for queue in full:
+                queue._maxsize -= 1
 
     def _clean_unacked_messages(self) -> None:
         """After the fence has refused an event, wait only for messages that agents work on (patch fence-after-session).
@@ -831,11 +893,13 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def oldest_in_work(self, tps: Collection[TP]) -> InWork | None:
         """The event of these partitions that agents have begun first and not finished."""
-        found = oldest_of((each for each in self._all_begun() if each.tp in tps), time.monotonic())
+        untouched = self._untouched(tps)
+        begun = [each for each in self._all_begun() if each.tp in tps and each not in untouched]
+        found = oldest_of(begun, time.monotonic())
         return max(found.values(), key=lambda each: each.age_s, default=None)
 
     def _purge(self, tps: Collection[TP]) -> None:
-        for queue in {channel.queue for tp in tps for channel in self.app.topics._tp_index.get(tp, ())}:
+        for queue in self._queues(tps):
             self._take_out(queue, tps, {})
 
     def _take_out(self, queue: Any, tps: Collection[TP], stay: Mapping[TP, int]) -> None:

@@ -30,11 +30,12 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
+from faust.streams import current_event
 from faust.transport.drivers.aiokafka import Producer
 
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, break_off, uptime
 from trimtab_agent.engines.faust.safety.refused import REFUSALS, refusal
-from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
+from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord, of_event
 from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
 from trimtab_agent.engines.faust.transport.client import CONNECT, answers, reset_connections
 from trimtab_agent.engines.faust.transport.metadata import NO_LEADER, silence_of
@@ -489,7 +490,8 @@ def _keys(batch: bytes) -> list[bytes | None]:
 
 
 def _what(record: Any) -> str:
-    return f"a record of {record.channel} with key {record.key!r:.60}"
+    event = current_event()
+    return f"a record of {record.channel} with key {record.key!r:.60}{of_event(event and event.message)}"
 
 
 class GuardedSocket:

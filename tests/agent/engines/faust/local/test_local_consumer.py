@@ -99,6 +99,18 @@ def test_a_key_group_with_unfinished_direct_events_has_begun_events(consumer: Lo
     assert not consumer._begun({OTHER})
 
 
+def test_a_finished_direct_event_writes_no_more_once_its_key_group_has_been_away(consumer: LocalConsumer) -> None:
+    message = direct(consumer, TARGET, b"g").message
+    message.acked = True
+    assert not consumer.is_late(message)
+    consumer.forget({TARGET})
+    assert consumer.is_late(message)
+    consumer.start_at({TARGET: 10})
+    again = direct(consumer, TARGET, b"g").message
+    assert consumer.is_late(message)
+    assert not consumer.is_late(again)
+
+
 def test_the_queues_were_given_what_is_not_being_delivered(consumer: LocalConsumer) -> None:
     assert consumer.given(TARGET) == 10
     consumer._note_delivery(TARGET, 10)

@@ -471,6 +471,34 @@ async def test_outside_of_an_event_nothing_is_written(tmp_path: Path, how: str, 
     assert (consumer.fence.broken, app.crashed) == (False, False)
 
 
+@pytest.mark.parametrize("leaves", [finished, revoked, given_away, membership_lost])
+async def test_an_event_of_a_channel_in_memory_writes_partition_0_while_it_is_here(
+    tmp_path: Path, leaves: Callable[[SteeredConsumer], Any]
+) -> None:
+    """Faust says so: such an event is in no log."""
+    app, consumer, sent = writing(tmp_path, active=OWN)
+    in_memory = TP(None, 0)  # type: ignore[arg-type]
+    write(app, in_memory, -1)
+    assert (len(sent.records), stored(app)) == (1, {"k": 1})
+    await leaves(consumer)
+    with pytest.raises((LateWrite, WorkerFenced)):
+        write(app, in_memory, -1)
+    assert (len(sent.records), consumer.fence.broken) == (1, False)
+
+
+@pytest.mark.parametrize("leaves", [finished, revoked, given_away, membership_lost])
+async def test_a_record_that_nobodys_event_writes_to_a_changelog_is_late_too(
+    tmp_path: Path, leaves: Callable[[SteeredConsumer], Any]
+) -> None:
+    """A timer or a page can do that; it cannot write a table."""
+    app, consumer, sent = writing(tmp_path, active=OWN)
+    WRITES["changelog"](app.tables["sums"])
+    await leaves(consumer)
+    with pytest.raises((LateWrite, WorkerFenced)):
+        WRITES["changelog"](app.tables["sums"])
+    assert len(sent.records) == 1
+
+
 async def test_a_table_that_cannot_be_cleared_gets_no_tombstones(tmp_path: Path) -> None:
     app, _, sent = writing(tmp_path, active=OWN)
     write(app, SOURCE)

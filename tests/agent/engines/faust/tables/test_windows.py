@@ -235,6 +235,21 @@ async def test_a_backfill_closes_a_window_when_its_own_time_has_passed(tmp_path:
     assert worker.rows(0) == 0
 
 
+async def test_an_event_dated_in_the_future_does_not_end_a_backfill(tmp_path: Path, clock: Any) -> None:
+    """One device with a wrong clock would let all windows of its partition expire before they are full."""
+    worker = Worker(tmp_path, "a").own(0)
+    worker.event(0, "wrong", NOW + 86_400.0)
+    for number in range(100):
+        worker.event(0, "k", PAST + number)
+        await worker.look(1)
+    assert worker.closed == [("k", PAST + start, 10) for start in range(0, 30, 10)]
+
+    await worker.look()
+
+    assert worker.closed == [("k", PAST + start, 10) for start in range(0, 100, 10)]
+    assert worker.rows(0) == 1
+
+
 async def test_no_pause_of_the_worker_ends_a_backfill(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0)
     worker.event(0, "k", PAST)

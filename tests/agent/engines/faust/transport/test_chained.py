@@ -33,11 +33,14 @@ class Play:
         self.sending_fails = False
         self.to_fail = {FAILS}
         """Values at which it fails, each once."""
+        self.error: BaseException = ValueError("on purpose")
+        self.asked = 0
+        """How often what watches the agent was told that it has failed."""
 
     def check(self, value: int) -> int:
         if value in self.to_fail:
             self.to_fail.remove(value)
-            raise ValueError("on purpose")
+            raise self.error
         return value
 
     def note(self, value: int) -> None:
@@ -90,6 +93,7 @@ def renew(agent: Any, play: Play) -> None:
     renewal = Renewal(agent, lambda message: play.failed.append(message.offset))
 
     async def on_error(_: Any, reason: BaseException) -> None:
+        play.asked += 1
         for actor in [each for each in agent._actors if each.actor_task is asyncio.current_task()]:
             renewal.stop(actor.stream, reason)
 
@@ -204,6 +208,30 @@ def test_after_an_exception_it_gets_what_comes_behind(
         assert play.got == [(value, topic) for value in got]
         assert play.failed == failed
         assert all(len(play.channels(each)) <= 1 for each in ("in", "behind", "further")), "two would get each event"
+
+    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+
+
+@pytest.mark.parametrize("function", [by_hand, batch_alone_fails, plain])
+def test_an_agent_that_awaits_what_was_cancelled_goes_on_like_one_that_fails(
+    play: Play, function: Callable[[Play, Any], Any]
+) -> None:
+    """Stock Faust takes it for its own cancellation, and asks nobody what to do with the event."""
+    play.error = asyncio.CancelledError()
+
+    async def run() -> None:
+        agent = await started(play, lambda stream: function(play, stream))
+        for value in (1, FAILS, 3):
+            await play.deliver("in", value)
+            await asyncio.sleep(0.5)
+        await play.until(3)
+        topic = "behind" if function is by_hand else "in"
+        assert play.got == [(1, topic), (FAILS, topic), (3, topic)]
+        assert play.asked == 1
+        for actor in list(agent._actors):
+            actor.actor_task.cancel()
+        await asyncio.sleep(0.05)
+        assert play.asked == 1, "its own cancellation is no failure"
 
     asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
 

@@ -17,6 +17,7 @@ from faust.agents.replies import ReplyPromise
 from faust.types import TP
 from faust.types.transports import SchedulingStrategyT
 from faust.types.tuples import ConsumerMessage
+from mode import CrashingSupervisor
 
 from tests.agent.engines.faust.transport.brokers import listening
 from trimtab_agent.engines.faust import SteeringSettings
@@ -164,6 +165,7 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
 
     async def on_error(*what: Any) -> None:
         told.append(what)
+        raise ConnectionError("where it tells errors")
 
     async def fail() -> None:
         consumer.app.topics._acking_topics.update({ONE.topic, "other"})
@@ -183,7 +185,7 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
         )
         stream.get_active_stream = stream.get_root_stream = lambda: stream
         actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
-        agent = SimpleNamespace(concurrency=concurrency, _actors=[actor])
+        agent = SimpleNamespace(concurrency=concurrency, _actors=[actor], supervisor=None)
         await consumer._let_go_at_error(agent, NO_RENEWAL, on_error)(agent, ValueError())
         assert sorted(message.offset for message in begun if message.acked) == done
 
@@ -193,6 +195,38 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
     assert sorted(consumer._acked_index[ONE]) == done
     consumer._let_go_of_failed()
     assert 11 in consumer._acked_index[ONE]
+
+
+@pytest.mark.parametrize("how", ["supervisor", "on_error"])
+def test_an_event_for_which_an_agent_ends_the_worker_is_done_again(consumer: SteeredConsumer, how: str) -> None:
+    """Who acknowledges by hand and ends the worker at an error wants to lose none."""
+    consumer.app.topics._acking_topics.add(ONE.topic)
+    give(consumer, ONE, 10, 11)
+    message = ConsumerMessage(*ONE, 10, 1.0, 0, None, b"k", b"1", None, tp=ONE)
+    message.refcount = 1
+    consumer._unacked_messages.add(message)
+    finish(consumer, ONE, 11)
+
+    async def crash(*_: Any) -> None:
+        if how == "on_error":
+            consumer.app._crashed.set()
+
+    async def fail() -> None:
+        channel = queued(consumer)
+        channel.topics = [ONE.topic]  # type: ignore[attr-defined]
+        stream = Stream(channel, SimpleNamespace(message=message), enable_acks=False)
+        consumer.first_streams.add(stream)
+        actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
+        supervisor = CrashingSupervisor() if how == "supervisor" else None
+        agent = SimpleNamespace(concurrency=1, _actors=[actor], supervisor=supervisor)
+        await consumer._let_go_at_error(agent, NO_RENEWAL, crash)(agent, ValueError())
+        consumer.app._crashed.set()
+        await asyncio.wait_for(consumer.finish(), 5.0)
+
+    consumer.loop.run_until_complete(fail())
+
+    assert not consumer._unacked_messages
+    assert consumer._new_offset(ONE) is None
 
 
 def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fails(consumer: SteeredConsumer) -> None:
@@ -211,7 +245,8 @@ def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fai
         event = None if current is None else SimpleNamespace(message=begun[current])
         stream = Stream(channel, event, enable_acks=enable_acks)
         consumer.first_streams.add(stream)
-        return SimpleNamespace(concurrency=1, _actors=[SimpleNamespace(actor_task=None, stream=stream)])
+        actor = SimpleNamespace(actor_task=None, stream=stream)
+        return SimpleNamespace(concurrency=1, _actors=[actor], supervisor=None)
 
     # The first has not taken 14; the other works on 12, has not taken 13, and 11 has passed both but for the failed.
     failing, other = reader([14], 11, enable_acks=False), reader([13], 12, enable_acks=True)
@@ -397,6 +432,132 @@ def test_events_that_nobody_has_begun_are_taken_back(consumer: SteeredConsumer) 
     assert consumer.next_offset(ONE) == 12
     finish(consumer, ONE, 10, 11)
     assert consumer._new_offset(ONE) == 12
+
+
+def test_what_waits_for_room_is_taken_back_and_waits_for_no_slow_agent(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a backlog the queues are full, and the next one gets in when an agent has done one, of any partition."""
+    consumer.app.flow_control.resume()
+    channel = queued(consumer, Event(OTHER, 0))
+    channel.queue._maxsize = 1
+    streams = Delivered(consumer, monkeypatch)
+    monkeypatch.setattr(consumer, "callback", lambda message: channel.queue.put(Event(*message)))
+
+    async def take_back() -> bool:
+        await asyncio.sleep(0.01)
+        assert consumer._delivering == ONE
+        consumer.block({ONE})
+        try:
+            return await consumer.take_back({ONE}, time.monotonic() + 5.0)
+        finally:
+            consumer.stop_flow()
+
+    took = consumer.loop.create_task(take_back())
+    streams.deliver({ONE: [Record(10), Record(11)]})
+
+    assert consumer.loop.run_until_complete(took)
+    assert channel.left == [(OTHER, 0)]
+    assert (consumer.next_offset(ONE), channel.queue.maxsize) == (10, 1)
+
+
+class Batches:
+    """An agent that takes batches, on the real stream of a topic."""
+
+    def __init__(self, consumer: SteeredConsumer, most: int, within_s: float, **processors: Any) -> None:
+        self.consumer, self.got = consumer, list[list[int]]()
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        app = consumer.app
+        app._consumer = consumer
+        app.consumer_generation_id = 0
+        app.flow_control.resume()
+        self.stream = app.topic(ONE.topic, value_type=int).stream(**processors)
+        self.channel = self.stream.channel
+        for tp in (ONE, OTHER):
+            app.topics._tp_index[tp].add(self.channel)
+        self.task = asyncio.create_task(self._take(most, within_s))
+
+    async def _take(self, most: int, within_s: float) -> None:
+        async for values in self.stream.take(most, within=within_s):
+            self.got.append(list(values))
+            await self.go_on.wait()
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+        await self.stream.stop()
+
+    async def deliver(self, tp: TP, *offsets: int) -> None:
+        for offset in offsets:
+            give(self.consumer, tp, offset)
+            message = ConsumerMessage(*tp, offset, 1.0, 0, None, None, b"", None, tp=tp, generation_id=0)
+            message.incref(1)
+            value = 100 * tp.partition + offset
+            await self.channel.queue.put(self.channel._create_event(None, value, headers={}, message=message))
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("yields", [False, True])
+def test_what_waits_in_a_batch_is_taken_back_at_once_and_comes_again(consumer: SteeredConsumer, yields: bool) -> None:
+    """Else a batch of a minute is waited for, and if that takes too long, it has its events twice."""
+
+    async def play() -> None:
+        agent = consumer.app.agent(consumer.app.channel())(lambda stream: stream)
+        batches = Batches(consumer, 10, 0.4, processors=[agent._maybe_unwrap_reply_request] if yields else [])
+        await batches.deliver(ONE, 10)
+        await batches.deliver(OTHER, 0)
+        await batches.deliver(ONE, 11)
+        assert len(consumer._all_begun()) == 3
+
+        consumer.block({ONE})
+        assert consumer.oldest_in_work({ONE}) is None
+        assert consumer.oldest_in_work({OTHER}) is None
+        assert await consumer.drain({ONE}, 0.05)
+        assert consumer.next_offset(ONE) == 10
+        consumer.unblock({ONE})
+        await batches.deliver(ONE, 10, 11)
+        await asyncio.sleep(0.4)
+        assert sorted(batches.got[0]) == [110, 111, 200]
+        assert consumer._new_offset(ONE) == 12
+        await batches.end()
+
+    consumer.loop.run_until_complete(play())
+
+
+def test_what_an_agent_has_got_and_what_comes_before_it_is_not_taken_back(consumer: SteeredConsumer) -> None:
+    async def play() -> None:
+        batches = Batches(consumer, 2, 0.3)
+        batches.go_on.clear()
+        await batches.deliver(ONE, 10, 11)
+        assert batches.got == [[110, 111]]
+        assert not await consumer.drain({ONE}, 0.05)
+        batches.go_on.set()
+        await batches.deliver(ONE, 12)
+        assert consumer.oldest_in_work({ONE}) is None
+        consumer._acked_index[ONE].add(13)  # by another actor of the agent
+        consumer._delivered[ONE].append(13)
+        assert consumer.oldest_in_work({ONE}) is not None
+        assert not await consumer.drain({ONE}, 0.05)
+        await batches.end()
+
+    consumer.loop.run_until_complete(play())
+
+
+def test_what_something_else_has_seen_stays_in_its_batch_unless_it_is_done_again(consumer: SteeredConsumer) -> None:
+    """A processor before the batch may have sent something, as `stream.echo` does."""
+
+    async def play() -> None:
+        batches = Batches(consumer, 10, 0.3, processors=[lambda value: value])
+        await batches.deliver(ONE, 10)
+        assert not await consumer.drain({ONE}, 0.05)
+        consumer.not_finished("the rebalance continues")
+        await batches.deliver(OTHER, 0)
+        await asyncio.sleep(0.4)
+        assert batches.got == [[200]]
+        await batches.end()
+
+    consumer.loop.run_until_complete(play())
 
 
 def test_with_everything_taken_back_it_goes_on_where_it_was(consumer: SteeredConsumer) -> None:

@@ -1,6 +1,7 @@
 """What a flush waits for: the producer without a broker."""
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
@@ -19,6 +20,8 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
 from faust.exceptions import ProducerSendError
+from faust.streams import _current_event
+from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
@@ -519,6 +522,19 @@ def test_what_the_client_would_refuse_is_an_error_of_the_event_and_not_the_end_o
     else:
         with pytest.raises(ImpossibleRecord, match=complaint):
             buffered(key, value)
+
+
+def test_the_event_whose_record_is_impossible_is_named() -> None:
+    class Event:
+        message = SimpleNamespace(tp=TP("in", 3), offset=187)
+
+    event = Event()
+    token = _current_event.set(weakref.ref(event))
+    try:
+        with pytest.raises(ImpossibleRecord, match="a record of out with key b'k', event in/3 offset 187: found a int"):
+            buffered(b"k", 7)
+    finally:
+        _current_event.reset(token)
 
 
 @pytest.mark.parametrize(
