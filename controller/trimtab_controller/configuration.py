@@ -13,7 +13,6 @@ from trimtab_controller.decider.values.scaling import ScalingSettings, read_scal
 from trimtab_controller.decider.values.settings import First, Requirements, Settings
 from trimtab_controller.execution.disruption import read_disruption
 from trimtab_controller.execution.events import ExecutionLimits
-from trimtab_controller.execution.state import GuardSettings
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings, read_checking, read_stream_settings
 from trimtab_process.private_files import read_private
@@ -91,7 +90,6 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
     execution = replace(
         _read(ExecutionLimits(), _section(fields, "execution")),
-        guard=_read(GuardSettings(), _section(fields, "guard")),
         disruption=read_disruption(_section(fields, "disruption")),
     )
     signing = fields.optional("signing", fields.fields)

@@ -153,7 +153,7 @@ def test_a_fault_in_the_size_of_apps_is_named(tmp_path: Path, text: str, told: s
         (LEAST + "[balance]\ncatch_up_s = 5\n", "balance.catch_up_s: found 5, expected a finite number, 10 to 86400"),
         (LEAST + "[balance]\nload_distance = nan\n", "balance.load_distance: found nan, expected a finite number"),
         (LEAST + "[balance]\nload_distanc = 1.0\n", "balance.load_distanc: found a number, expected no such field"),
-        (LEAST + '[guard]\nwindows = "3"\n', "guard.windows: found a string, expected a whole number"),
+        (LEAST + '[execution]\nguard = "on"\n', "execution.guard: found 'on', expected one of off, stop, roll-back"),
         (LEAST + "[execution]\nattempts = 3\n", "execution.attempts: found a whole number, expected no such field"),
         (LEAST + '[metrics]\nlisten = "9100"\n', "metrics.listen: found '9100', expected address:port"),
         (LEAST + "[mertics]\n", "mertics: found an object, expected no such field"),
