@@ -65,15 +65,11 @@ def test_the_size_of_apps_is_configured(tmp_path: Path) -> None:
     [scaling]
     mode = "act"
     max_workers = 8
-    freeze = ["* 9-17 * * mon-fri"]
-    freeze_timezone = "Europe/Berlin"
     hook = ["/bin/add", "--now"]
     """
     assert read(tmp_path, LEAST + text).scaling == ScalingSettings(
         mode=Mode.ACT,
         max_workers=8,
-        freeze=("* 9-17 * * mon-fri",),
-        freeze_timezone="Europe/Berlin",
         hook=("/bin/add", "--now"),
     )
 
@@ -87,13 +83,13 @@ def test_an_app_may_have_a_size_of_its_own(tmp_path: Path) -> None:
     mode = "act"
     min_workers = 3
     hook = []
-    freeze = ["* 9-17 * * *"]
+    max_utilisation = 0.9
     """
     found = read(tmp_path, LEAST + text).scaling
     general = ScalingSettings(max_workers=8, hook=("/bin/add",))
     assert replace(found.of(OTHER), apps={}) == general
-    assert found.of(ORDERS) == replace(general, mode=Mode.ACT, min_workers=3, hook=(), freeze=("* 9-17 * * *",))
-    assert found.own(ORDERS) == ('freeze = ["* 9-17 * * *"]', "hook", "min_workers = 3", 'mode = "act"')
+    assert found.of(ORDERS) == replace(general, mode=Mode.ACT, min_workers=3, hook=(), max_utilisation=0.9)
+    assert found.own(ORDERS) == ("hook", "max_utilisation = 0.9", "min_workers = 3", 'mode = "act"')
     assert found.own(OTHER) == ()
 
 
@@ -112,7 +108,6 @@ def test_nothing_is_forecast_unless_it_is_wanted(tmp_path: Path) -> None:
         ("orders.min_worker = 2", "scaling.apps.orders.min_worker: found a whole number, expected no such field"),
         ("orders.mode = 'on'", "scaling.apps.orders.mode: found 'on', expected one of off, advise, act"),
         ("orders.min_workers = 9", "scaling.apps.orders: found 'settings that contradict each other', expected min_w"),
-        ("orders.freeze = ['soon']", "scaling.apps.orders.freeze: found 'soon', expected a cron expression"),
         ("orders.apps.x.mode = 'act'", "scaling.apps.orders.apps: found an object, expected no such field"),
         ("orders.eu.mode = 'act'", "scaling.apps.orders.eu: found an object, expected no such field"),
         ("'or ders'.mode = 'act'", "scaling.apps: found 'or ders', expected a name as key"),
@@ -129,8 +124,6 @@ def test_a_fault_in_the_size_of_one_app_is_named(tmp_path: Path, text: str, told
     ("text", "told"),
     [
         ('mode = "on"', "scaling.mode: found 'on', expected one of off, advise, act"),
-        ('freeze = ["soon"]', "scaling.freeze: found 'soon', expected a cron expression of five fields"),
-        ('freeze = ["* * * * *"]\nfreeze_timezone = "Mars/Base"', "scaling.freeze_timezone: found 'Mars/Base'"),
         ("min_utilisation = 0.8", "scaling: found 'settings that contradict each other', expected min_utilisation"),
         ("min_workers = 5\nmax_workers = 4", "min_workers 5 is above max_workers 4"),
         ('hook = "add"', "scaling.hook: found a string, expected an array"),
