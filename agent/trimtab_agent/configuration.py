@@ -18,6 +18,9 @@ from trimtab_protocol.settings.paths import checked, read_path
 
 MAX_WORKERS = 1_000
 """Largest number of workers in agent.toml."""
+MAX_CRASHES = 10
+"""Crashes in a row, unless configured.  Their back-off takes four minutes, so workers outlast a broker that is away for
+that long."""
 MAX_SOCKET_PATH_BYTES = 107
 """Longest path of the agent's socket; Linux allows 108 bytes with the closing zero."""
 
@@ -73,19 +76,6 @@ class GuardConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartConfiguration:
-    """When the agent gives up on a worker that crashes.
-
-    `max_crashes`: the crash in a row after which a worker is not started again.  The back-off of ten crashes takes four
-    minutes, so workers outlast a broker that is away for that long.  `crash_reset_s`: how long a worker must have run
-    for its earlier crashes not to count.  Ten minutes, as in Kubernetes: most workers need less to restore their state.
-    """
-
-    max_crashes: int = 10
-    crash_reset_s: float = 600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfiguration:
     """The agent's configuration.
 
@@ -102,7 +92,8 @@ class AgentConfiguration:
     machine: HostConfiguration = HostConfiguration()
     workers: Mapping[WorkerId, WorkerConfiguration] = field(default_factory=dict)
     guard: GuardConfiguration = field(default_factory=GuardConfiguration)
-    restarts: RestartConfiguration = field(default_factory=RestartConfiguration)
+    max_crashes: int = MAX_CRASHES
+    """The crash in a row after which a worker is not started again."""
     metrics: Listen | None = None
     trust: Path | None = None
     key: Path | None = None
@@ -142,6 +133,7 @@ def read_configuration(document: Mapping[str, Any]) -> AgentConfiguration:
     signing = fields.optional("signing", fields.fields)
     workers = fields.optional("workers", lambda name: _read_workers(fields, name))
     fields.done()
+    max_crashes = agent.optional("max_crashes", lambda name: agent.integer(name, low=1, high=1_000))
     configuration = AgentConfiguration(
         cluster=agent.name("cluster"),
         host=HostId(agent.name("host")),
@@ -152,7 +144,7 @@ def read_configuration(document: Mapping[str, Any]) -> AgentConfiguration:
         machine=_read_host(host) if host else HostConfiguration(),
         workers=workers or {},
         guard=_read_guard(guard) if guard else GuardConfiguration(),
-        restarts=_read_restarts(agent),
+        max_crashes=MAX_CRASHES if max_crashes is None else max_crashes,
         metrics=read_listen(metrics) if metrics else None,
         trust=_read_file(trust, "file") if trust else None,
         key=_read_file(signing, "key_file") if signing else None,
@@ -233,16 +225,6 @@ def _read_guard(table: Fields) -> GuardConfiguration:
     )
     table.done()
     return guard
-
-
-def _read_restarts(agent: Fields) -> RestartConfiguration:
-    default = RestartConfiguration()
-    crashes = agent.optional("max_crashes", lambda name: agent.integer(name, low=1, high=1_000))
-    reset_s = agent.optional("crash_reset_s", lambda name: agent.number(name, low=60.0, high=86_400.0))
-    return RestartConfiguration(
-        max_crashes=default.max_crashes if crashes is None else crashes,
-        crash_reset_s=default.crash_reset_s if reset_s is None else reset_s,
-    )
 
 
 def _read_file(table: Fields, name: str) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trimtab_agent.cli import main
-from trimtab_agent.configuration import AgentConfiguration, ConfigurationError, RestartConfiguration, load_configuration
+from trimtab_agent.configuration import AgentConfiguration, ConfigurationError, load_configuration
 from trimtab_protocol.settings.listen import Listen
 
 AGENT = """
@@ -33,16 +33,13 @@ def test_defaults(tmp_path: Path) -> None:
 
     assert (found.interval_s, found.machine.cores, found.metrics, dict(found.workers)) == (10.0, None, None, {})
     assert (found.guard.min_free_disk_bytes, found.guard.min_free_memory_bytes) == (0, 0)
-    assert found.restarts == RestartConfiguration(max_crashes=10, crash_reset_s=600.0)
+    assert found.max_crashes == 10
 
 
 def test_everything(tmp_path: Path) -> None:
     found = load(
         tmp_path,
-        AGENT
-        + "interval_s = 1\nmax_crashes = 3\ncrash_reset_s = 60\n"
-        + KAFKA
-        + 'client = { "security.protocol" = "SSL" }\n'
+        AGENT + "interval_s = 1\nmax_crashes = 3\n" + KAFKA + 'client = { "security.protocol" = "SSL" }\n'
         "[host]\ncores = 2\n"
         '[workers.w0]\ncapacity = 0.25\ncommand = ["python", "-m", "app"]\nenvironment = { A = "1" }\ndata_dir = "d"\n'
         'app = "orders"\n'
@@ -53,7 +50,7 @@ def test_everything(tmp_path: Path) -> None:
     worker = found.workers["w0"]  # type: ignore[index]
     assert (found.interval_s, found.machine.cores, found.metrics) == (1.0, 2.0, Listen(address="::1", port=9101))
     assert (worker.capacity, worker.command, worker.data_dir) == (0.25, ("python", "-m", "app"), Path("d"))
-    assert (worker.app, found.restarts) == ("orders", RestartConfiguration(max_crashes=3, crash_reset_s=60.0))
+    assert (worker.app, found.max_crashes) == ("orders", 3)
     assert (dict(worker.environment), dict(found.kafka.client)) == ({"A": "1"}, {"security.protocol": "SSL"})
     assert (found.guard.min_free_disk_bytes, found.guard.min_free_memory_bytes) == (1, 2)
 
@@ -69,7 +66,6 @@ def test_everything(tmp_path: Path) -> None:
         (AGENT + 'interval_s = "1"\n' + KAFKA, "agent.interval_s: found a string, expected a number"),
         (AGENT + "interval_s = nan\n" + KAFKA, "agent.interval_s: found nan, expected a finite number, 0.1 to 600"),
         (AGENT + "max_crashes = 0\n" + KAFKA, "agent.max_crashes: found 0, expected 1 to 1000"),
-        (AGENT + "crash_reset_s = 1\n" + KAFKA, "agent.crash_reset_s: found 1, expected a finite number, 60 to 86400"),
         (AGENT + KAFKA + '[workers.w0]\napp = "a b"\n', "workers.w0.app: found 'a b', expected a name"),
         (AGENT + KAFKA + "[host]\ncores = -1\n", "host.cores: found -1, expected a finite number, 0.001 to 10000"),
         (AGENT + KAFKA + "[workers.w0]\nsize = 3\n", "workers.w0.size: found a whole number, expected no such field"),

@@ -93,7 +93,7 @@ class CommandDriver:
             host=configuration.host,
             rules=rules,
             started_at=now,
-            restarts=configuration.restarts,
+            max_crashes=configuration.max_crashes,
         )
         self._journal = Journal(configuration.state_dir / "journal")
         self._recover(now)

@@ -22,7 +22,6 @@ from trimtab_agent.commands.restarts import backoff_s
 from trimtab_agent.configuration import (
     AgentConfiguration,
     GuardConfiguration,
-    RestartConfiguration,
     WorkerConfiguration,
 )
 from trimtab_agent.metrics import AgentMetrics
@@ -285,7 +284,7 @@ async def test_a_crash_is_counted_logged_and_followed_by_a_start_after_a_while(
     begun = tmp_path / "begun"
     script = f"import sys, time; print(time.time(), file=open({str(begun)!r}, 'a')); time.sleep(0.3); sys.exit(3)"
     worker = WorkerConfiguration(worker=W1, command=(sys.executable, "-c", script))
-    hands = Hands(tmp_path, workers={W1: worker}, restarts=RestartConfiguration(max_crashes=2))
+    hands = Hands(tmp_path, workers={W1: worker}, max_crashes=2)
     driver = hands.driver
     driver.receive(command(1, CommandKind.START, worker=W1))
     await asyncio.sleep(0)

@@ -81,14 +81,13 @@ def test_everything_given() -> None:
         "checkpoint_dir": "hdfs://n/x",
         "window_s": 60,
         "watermark_s": 2.5,
-        "patience_s": 1,
         "expected_hosts": ["h0", "h1"],
         "embedded": False,
         "warm_standby": False,
         "spark": {"spark.master": "local[2]", "spark.sql.shuffle.partitions": 64, "spark.ui.enabled": True},
     }
     found = read_stream_settings(section, "stream")
-    assert (found.window_ms, found.watermark_ms, found.patience_ms) == (60_000, 2_500, 1_000)
+    assert (found.window_ms, found.watermark_ms, found.patience_ms) == (60_000, 2_500, 1_800)
     assert (found.expected_hosts, found.embedded, found.warm_standby) == (frozenset({"h0", "h1"}), False, False)
     assert dict(found.spark) == {
         "spark.master": "local[2]",
