@@ -18,7 +18,6 @@ import numpy as np
 from trimtab_models.forecast import MAX_STALE, MIN_PERIODS, Accuracy, Fitted, Floats, NoForecast, predict
 from trimtab_models.forecast import fit as fit_series
 from trimtab_protocol.messages.codec import Key, Most, Range, Wire, decoded, encoded
-from trimtab_protocol.messages.decode import BadMessage, Fault, check_name
 from trimtab_protocol.messages.names import AppId
 
 STEP_S = 300
@@ -33,8 +32,6 @@ DIGITS = 4
 """Digits of cores behind the point in a record."""
 MAX_CORES = 1e9
 """The largest demand of a record, in cores."""
-MAX_DIGITS = 9
-"""Digits of a day in a key."""
 VERSION = 1
 KEY_PREFIX = b"demand/"
 
@@ -142,14 +139,6 @@ class DemandRecord:
 def key_of(app: AppId, day: int) -> bytes:
     """The key of the record of a day."""
     return KEY_PREFIX + f"{app}/{day}".encode()
-
-
-def day_of(key: bytes) -> tuple[AppId, int]:
-    """App and day of the key of a record; raises BadMessage."""
-    app, slash, day = key.removeprefix(KEY_PREFIX).decode(errors="replace").rpartition("/")
-    if not key.startswith(KEY_PREFIX) or not slash or not (day.isascii() and day.isdigit() and len(day) <= MAX_DIGITS):
-        raise BadMessage(Fault.RANGE, "key", key[:200], f"{KEY_PREFIX.decode()}APP/DAY")
-    return AppId(check_name(app, "key")), int(day)
 
 
 def encode_demand(app: AppId, day: int, values: list[float | None]) -> bytes:
