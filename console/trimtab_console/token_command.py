@@ -16,8 +16,9 @@ from trimtab_console.access.tokens import (
     new_secret,
     to_table,
 )
-from trimtab_console.configuration import BadConsoleConfiguration, load
+from trimtab_console.configuration import load
 from trimtab_process.private_files import PRIVATE_MODE, replace_file
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.decode import BadMessage, check_name
 
 DONE, FAILED, BAD_CONFIGURATION = 0, 1, 2
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the new token on standard output; the exit code."""
     try:
         name, path = check_name(args.name, "NAME"), load(args.config).tokens
-    except (BadConsoleConfiguration, BadMessage) as error:
+    except (BadConfiguration, BadMessage) as error:
         return _refuse(str(error), BAD_CONFIGURATION)
     if path is None:
         expected = "expected the path of a token file"

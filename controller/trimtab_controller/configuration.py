@@ -1,6 +1,5 @@
 """Reads controller.toml strictly into frozen values; an error names file, key, found value and expected value."""
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings, read_checking, read_stream_settings
 from trimtab_process.private_files import read_private
+from trimtab_process.toml_files import read_toml
 from trimtab_protocol.messages.codec import with_keys
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.messages.rules import Rule
@@ -31,10 +31,6 @@ LEASE_S = 6.0
 """The shortest session time-out that Kafka's brokers allow by default."""
 MISSED_WINDOWS = 3
 """Age in windows from which a snapshot is stale."""
-
-
-class BadConfiguration(Exception):
-    """The file cannot be used; the message tells the operator why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +61,7 @@ class Configuration:
 
 def load(path: Path) -> Configuration:
     """Read a configuration file; raises BadConfiguration."""
-    document = parse(path)
-    try:
-        return decode(document)
-    except BadMessage as error:
-        raise BadConfiguration(f"{path}: {error}") from error
-
-
-def parse(path: Path) -> dict[str, Any]:
-    """The document in a configuration file, not yet checked; raises BadConfiguration."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadConfiguration(f"{path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadConfiguration(f"{path}: not TOML: {error}") from error
+    return read_toml(path, decode)
 
 
 def decode(document: Mapping[str, Any]) -> Configuration:

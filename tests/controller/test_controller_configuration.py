@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_controller.configuration import BadConfiguration, Configuration, load
+from trimtab_controller.configuration import Configuration, load
 from trimtab_controller.decider.memory.forecasts import ForecastMode
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.security.keys import KeyFiles
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.settings.listen import Listen
 

@@ -1,6 +1,5 @@
 """The `[stream]` section of controller.toml, and the other settings that the stream needs."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from trimtab_process.private_files import read_private
+from trimtab_process.toml_files import read_toml
 from trimtab_protocol.messages.codec import Range, with_keys
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
 from trimtab_protocol.messages.names import HostId
@@ -85,11 +85,11 @@ class StreamConfiguration:
 
 
 def load(path: Path) -> StreamConfiguration:
-    """Read the stream's settings from controller.toml, and ignore the rest.  Raises BadMessage, OSError."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BadMessage(Fault.MALFORMED, "", str(error), "TOML") from error
+    """Read the stream's settings from controller.toml, and ignore the rest.  Raises BadConfiguration."""
+    return read_toml(path, _decode)
+
+
+def _decode(document: Mapping[str, Any]) -> StreamConfiguration:
     fields = Fields(document, "")
     checking, trust, key = HostChecking.OFF, None, None
     if fields.has("signing"):

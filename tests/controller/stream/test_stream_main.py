@@ -16,6 +16,7 @@ from trimtab_controller.stream.configuration import StreamConfiguration, StreamS
 from trimtab_controller.stream.outlet import Turns
 from trimtab_controller.stream.session import keys_at_start
 from trimtab_controller.stream.signatures import Refused, Verdict
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.settings.kafka import KafkaSettings
 
@@ -146,7 +147,7 @@ def test_the_file_with_the_deciders_sections(tmp_path: Path) -> None:
 def test_a_bad_file_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "controller.toml"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(BadMessage):
+    with pytest.raises(BadConfiguration):
         load(file)
 
 
