@@ -46,7 +46,6 @@ class Configuration:
     stream: StreamSettings
     balance: Settings
     needs: Requirements
-    solver_time_limit_s: float
     execution: ExecutionLimits
     metrics: Listen | None
     scaling: ScalingSettings = ScalingSettings()  # noqa: RUF009 - frozen
@@ -69,7 +68,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     fields = Fields(document, "")
     controller, kafka = fields.fields("controller"), fields.fields("kafka")
     stream = read_stream_settings(fields.take("stream") or {}, "stream")
-    balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
+    balance, needs = _read_balance(_section(fields, "balance"), stream)
     execution = replace(
         _read(ExecutionLimits(), _section(fields, "execution")),
         disruption=read_disruption(_section(fields, "disruption")),
@@ -83,7 +82,6 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         stream=stream,
         balance=balance,
         needs=needs,
-        solver_time_limit_s=solver_time_limit_s,
         execution=execution,
         scaling=read_scaling(_section(fields, "scaling")),
         plans=read_plans(_section(fields, "plans")),
@@ -103,12 +101,11 @@ def _section(fields: Fields, name: str) -> Fields:
     return fields.fields(name) if fields.has(name) else Fields({}, name)
 
 
-def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, float, Requirements]:
+def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, Requirements]:
     settings = with_keys(Settings(), fields)
     needs = with_keys(Requirements(max_age_s=MISSED_WINDOWS * stream.window_s + stream.watermark_s), fields)
-    limit_s = _or(2.0, fields, "solver_time_limit_s", lambda name: fields.number(name, low=0.01, high=600))
     fields.done()
-    return settings, limit_s, needs
+    return settings, needs
 
 
 def _read_placement(fields: Fields) -> First:

@@ -55,7 +55,6 @@ def test_the_sample_shows_the_defaults(tmp_path: Path) -> None:
     assert written.balance == replace(least.balance, remote_tuple_cpu_s=1e-4)  # optional, without a default
     assert replace(written.scaling, apps={}) == least.scaling == ScalingSettings()
     assert written.scaling.of(ORDERS) == ScalingSettings(mode=Mode.ACT, min_workers=4, max_workers=12)
-    assert written.solver_time_limit_s == least.solver_time_limit_s == 2.0
     assert (least.kafka.protocol, written.kafka.protocol, least.signing) == ("PLAINTEXT", "SASL_SSL", None)
     assert written.signing == KeyFiles(key=tmp_path / "controller.pem", trust=tmp_path / "trusted.keys")
     assert (written.stream.window_s, written.stream.embedded) == (least.stream.window_s, least.stream.embedded)

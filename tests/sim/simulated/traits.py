@@ -80,7 +80,6 @@ def configuration(keys: KeyFiles, traits: Traits, *, balance: Settings, limits: 
         stream=StreamSettings(checkpoint_dir="unused", window_s=WINDOW_S, embedded=False),
         balance=balance,
         needs=Requirements(),
-        solver_time_limit_s=2.0,
         execution=execution,
         plans=replace(plans, times=traits.times),
         rules=traits.rules,

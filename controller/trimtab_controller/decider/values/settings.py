@@ -48,6 +48,8 @@ class Settings:
     catch_up_s: Annotated[float, Range(10.0, 86_400.0)] = 300.0
     max_disk: Share = 0.9
     max_link: Share = 0.9
+    solver_time_limit_s: Annotated[float, Range(0.01, 600.0)] = 2.0
+    """A solver that does not answer then is killed."""
 
     @property
     def learns_by_trial(self) -> bool:
