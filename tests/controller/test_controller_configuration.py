@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from trimtab_controller.configuration import Configuration, load
-from trimtab_controller.decider.memory.forecasts import ForecastMode
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.disruption import DisruptionSettings
@@ -94,8 +93,8 @@ def test_an_app_may_have_a_size_of_its_own(tmp_path: Path) -> None:
 
 
 def test_nothing_is_forecast_unless_it_is_wanted(tmp_path: Path) -> None:
-    assert read(tmp_path, LEAST).forecast.mode is ForecastMode.OFF
-    assert read(tmp_path, LEAST + '[forecast]\nmode = "advise"').forecast.mode is ForecastMode.ADVISE
+    assert read(tmp_path, LEAST).forecast.mode is Mode.OFF
+    assert read(tmp_path, LEAST + '[forecast]\nmode = "advise"').forecast.mode is Mode.ADVISE
     with pytest.raises(BadConfiguration, match=r"forecast.mode: found 'on', expected one of off, advise, act"):
         read(tmp_path, LEAST + '[forecast]\nmode = "on"')
     with pytest.raises(BadConfiguration, match=r"forecast.step_s: found a whole number, expected no such field"):

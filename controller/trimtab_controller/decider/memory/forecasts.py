@@ -9,12 +9,12 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from math import nan
 from typing import Annotated, ClassVar
 
 import numpy as np
 
+from trimtab_controller.decider.values.scaling import Mode
 from trimtab_models.forecast import MAX_STALE, MIN_PERIODS, Accuracy, Fitted, Floats, NoForecast, predict
 from trimtab_models.forecast import fit as fit_series
 from trimtab_protocol.messages.codec import Key, Most, Range, Wire, decoded, encoded
@@ -202,19 +202,15 @@ class Ahead:
 NOTHING_AHEAD = Ahead()
 
 
-class ForecastMode(StrEnum):
-    """What the controller does about the demand to come."""
-
-    OFF = "off"  # nothing: it remembers no demand, and forecasts none
-    ADVISE = "advise"  # it says what it forecasts, and how good its forecasts have been
-    ACT = "act"  # the number of workers also follows forecasts that have been better than the last value
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastSettings:
-    """Default is `off`: the number of workers follows the demand that is there."""
+    """The configuration's [forecast].
 
-    mode: ForecastMode = ForecastMode.OFF
+    Off: no demand is remembered.  Advise: it is said what is forecast, and how good that has been.  Act: the number of
+    workers also follows forecasts that have been better than the last value.
+    """
+
+    mode: Mode = Mode.OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +245,7 @@ class ForecastReport:
     near: Accuracy | None = None
     far: Accuracy | None = None
     used: bool = False
-    mode: ForecastMode = ForecastMode.OFF
+    mode: Mode = Mode.OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +275,7 @@ class Forecasts:
     @property
     def is_on(self) -> bool:
         """Whether anything is forecast."""
-        return self.settings.mode is not ForecastMode.OFF
+        return self.settings.mode is not Mode.OFF
 
     def observe(
         self, start_s: float, end_s: float, demands: Mapping[AppId, float | None], times: Mapping[AppId, Times]
@@ -338,7 +334,7 @@ class Forecasts:
     def ahead(self, app: AppId) -> Ahead:
         """What the number of workers may follow."""
         fit, times = self._fits.get(app), self._times.get(app)
-        if self.settings.mode is not ForecastMode.ACT or fit is None or times is None:
+        if self.settings.mode is not Mode.ACT or fit is None or times is None:
             return NOTHING_AHEAD
         values = self._values(app)
         if values is None or not isinstance(fit.found, Fitted):
@@ -363,7 +359,7 @@ class Forecasts:
         near, far = fit.found.tests
         ahead = self._values(app)
         peak = None if ahead is None else float(ahead[: self._steps(app, times.lead_s)].max())
-        used = self.settings.mode is ForecastMode.ACT and peak is not None and (near.is_better or far.is_better)
+        used = self.settings.mode is Mode.ACT and peak is not None and (near.is_better or far.is_better)
         return ForecastReport(
             known_s=known_s,
             why="the last values are unknown" if peak is None else "",

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
+from trimtab_controller.decider.values.plan_settings import DAY_S
 from trimtab_protocol.messages.codec import Most, NotSent, Range, keys_of
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.messages.intents import MAX_WORKERS
 from trimtab_protocol.messages.names import AppId
 
-DAY_S = 86_400.0
 MAX_HOOK_WORDS = 100
 """Words of the command line `[scaling] hook`."""
 MAX_APPS = 1_000
