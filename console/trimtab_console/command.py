@@ -12,7 +12,7 @@ import uvicorn
 from confluent_kafka import KafkaException
 
 from trimtab_console.access.entrance import Entrance
-from trimtab_console.access.tokens import BadTokens, TokenFile
+from trimtab_console.access.tokens import TokenFile
 from trimtab_console.api.source import Source
 from trimtab_console.configuration import ConsoleConfiguration, ConsoleTls, literal, load
 from trimtab_console.connection import BrowserConnection, FewFaults, Loop
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         tokens = TokenFile(configuration.tokens, time.time) if configuration.tokens else None
         if configuration.tls is not None:
             check_tls(configuration.tls)
-    except (BadConfiguration, BadKey, BadTokens) as error:
+    except (BadConfiguration, BadKey) as error:
         return _refuse(str(error))
     log_to_stderr()
     stopped, topics, connection = (
