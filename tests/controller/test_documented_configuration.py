@@ -21,7 +21,7 @@ from trimtab_reference.configuration import SAMPLES, Read, parse_sample, whole
 REFUSED = {"kafka.sasl.password"}
 """Asked for only to say where it belongs."""
 
-OF_ONE_APP = re.compile(r"^(scaling|disruption)\.apps\.\w+\.")
+OF_ONE_APP = re.compile(r"^(plans|scaling|disruption)\.apps\.\w+\.")
 """An app has the general keys; the sample names some of them."""
 
 

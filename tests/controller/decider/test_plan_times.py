@@ -149,7 +149,7 @@ def test_an_app_may_have_times_and_a_mode_of_its_own() -> None:
                 "timezone": "Europe/Berlin",
                 "apps": {
                     "app": {"mode": "approve", "freeze": [], "windows": ["0 22 * * * for 4h"]},
-                    "other": "dry-run",
+                    "other": {"mode": "dry-run"},
                 },
             },
             "plans",
@@ -165,6 +165,8 @@ def test_an_app_may_have_times_and_a_mode_of_its_own() -> None:
     [
         ({"windows": ["soon"]}, r"plans\.windows: found 'soon', expected a cron expression"),
         ({"apps": {"app": {"freeze": ["* * * *"]}}}, r"plans\.apps\.app\.freeze: found '\* \* \* \*', expected a cron"),
+        ({"apps": {"app": {"mode": "on"}}}, r"plans\.apps\.app\.mode: found 'on', expected one of dry-run, approve"),
+        ({"apps": {"app": "approve"}}, r"plans\.apps\.app: found a string, expected an object"),
         ({"timezone": "Mars/Base"}, r"plans\.timezone: found 'Mars/Base', expected a time zone"),
     ],
 )

@@ -17,7 +17,7 @@ from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from trimtab_protocol.messages.codec import Most, NotSent, Range, Text, keys_of, with_keys
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.messages.names import AppId
 
 MINUTE = timedelta(minutes=1)
@@ -176,9 +176,6 @@ def read_plans(fields: Fields) -> PlanSettings:
     own_times: dict[AppId, PlanTimes] = {}
     if fields.has("apps"):
         for app, at, value in fields.members("apps", limit=MAX_APPS):
-            if not isinstance(value, dict):
-                modes[AppId(app)] = _mode(at, value)
-                continue
             own = Fields(value, at)
             if own.has("mode"):
                 modes[AppId(app)] = own.choice("mode", PlanMode)
@@ -186,11 +183,3 @@ def read_plans(fields: Fields) -> PlanSettings:
             own.done()
     fields.done()
     return replace(general, times=times, apps=modes, app_times=own_times)
-
-
-def _mode(at: str, value: object) -> PlanMode:
-    text = check_text(value, at, 100)
-    try:
-        return PlanMode(text)
-    except ValueError:
-        raise BadMessage(Fault.RANGE, at, text, "one of " + ", ".join(PlanMode)) from None
