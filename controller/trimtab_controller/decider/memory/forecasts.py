@@ -19,6 +19,7 @@ from trimtab_models.forecast import MAX_STALE, MIN_PERIODS, Accuracy, Fitted, Fl
 from trimtab_models.forecast import fit as fit_series
 from trimtab_protocol.messages.codec import Key, Most, Range, Wire, decoded, encoded
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.wording import time_span
 
 STEP_S = 300
 """Seconds of a step."""
@@ -181,7 +182,7 @@ class Peak:
     last_error: float
 
     def __str__(self) -> str:
-        when = f"in {self.in_s / 60.0:.0f} min" if self.in_s >= 60.0 else "now"
+        when = f"in {time_span(self.in_s)}" if self.in_s >= 60.0 else "now"
         return (
             f"the forecast of {self.cores:.2f} cores {when} "
             f"(mean error {self.error:.2f} cores, of the last value {self.last_error:.2f})"
