@@ -29,7 +29,6 @@ from trimtab_controller.decider.memory.forecasts import (
     DAY,
     STEP_S,
     DemandSeries,
-    ForecastMode,
     Forecasts,
     ForecastSettings,
 )
@@ -249,7 +248,7 @@ class Peak:
         return [*(f"{each:.0f} s" for each in figures), start, f"{self.worker_s / HOUR_S:.1f} h"]
 
 
-def play(seed: int, mode: ForecastMode, noise: float = 0.1) -> Peak:
+def play(seed: int, mode: Mode, noise: float = 0.1) -> Peak:
     """Simulate the morning of the last day."""
     job = DailyPeak(random.Random(seed), noise, blocked=False)
     settings = ScalingSettings(mode=Mode.ACT)
@@ -281,7 +280,7 @@ def show_peak(console: Console, seeds: int) -> None:
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
     for seed in range(seeds):
-        for mode in (ForecastMode.OFF, ForecastMode.ACT):
+        for mode in (Mode.OFF, Mode.ACT):
             table.add_row(str(seed), str(mode), *play(seed, mode).row())
     console.print(table)
 

@@ -1,29 +1,31 @@
 """Reads agent.toml: strict TOML into frozen values.  docs/reference/configuration.md lists the keys."""
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from trimtab_process.private_files import read_private
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, step
+from trimtab_process.toml_files import read_toml
+from trimtab_protocol.messages.codec import Name, Range, with_keys
+from trimtab_protocol.messages.decode import MAX_NUMBER, BadMessage, Fault, Fields, step
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import MAX_SPEED
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 from trimtab_protocol.settings.listen import Listen, read_listen
 from trimtab_protocol.settings.paths import checked, read_path
 
+T = TypeVar("T")
+
 MAX_WORKERS = 1_000
 """Largest number of workers in agent.toml."""
+MAX_CRASHES = 10
+"""Crashes in a row, unless configured.  Their back-off takes four minutes, so workers outlast a broker that is away for
+that long."""
 MAX_SOCKET_PATH_BYTES = 107
 """Longest path of the agent's socket; Linux allows 108 bytes with the closing zero."""
-
-
-class ConfigurationError(ValueError):
-    """The file cannot be used; the message is one line: the key, what was found, what was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +51,18 @@ class WorkerConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConfiguration:
-    """What the workers of the host may use together, and what the host is; None: as the system tells or is measured.
+    """What the workers of the host may use together, and what the host is; None: as the system tells or is measured."""
 
-    `cores`: otherwise the cgroup quota, or the host's cores.  `link_bytes_s`: what its network can carry each way.
-    `type`: a name for all hosts that need the same CPU for the same work; otherwise the model and number of the cores.
-    `speed`: of one core, relative to other types; otherwise measured when the agent starts.  `zone`: a name for all
-    hosts that may fail together, such as those of one rack; None: not known.
-    """
-
-    cores: float | None = None
-    link_bytes_s: float | None = None
-    type: str | None = None
-    speed: float | None = None
-    zone: str | None = None
+    cores: Annotated[float | None, Range(0.001, 10_000.0)] = None
+    """None: the cgroup quota, or the host's cores."""
+    link_bytes_s: Annotated[float | None, Range(1.0, MAX_NUMBER)] = None
+    """What its network can carry each way."""
+    type: Name | None = None
+    """A name for all hosts that need the same CPU for the same work; None: the model and number of the cores."""
+    speed: Annotated[float | None, Range(0.001, MAX_SPEED)] = None
+    """Of one core, relative to other types; None: measured when the agent starts."""
+    zone: Name | None = None
+    """A name for all hosts that may fail together, such as those of one rack; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,19 +71,6 @@ class GuardConfiguration:
 
     min_free_disk_bytes: int = 0
     min_free_memory_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartConfiguration:
-    """When the agent gives up on a worker that crashes.
-
-    `max_crashes`: the crash in a row after which a worker is not started again.  The back-off of ten crashes takes four
-    minutes, so workers outlast a broker that is away for that long.  `crash_reset_s`: how long a worker must have run
-    for its earlier crashes not to count.  Ten minutes, as in Kubernetes: most workers need less to restore their state.
-    """
-
-    max_crashes: int = 10
-    crash_reset_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +90,8 @@ class AgentConfiguration:
     machine: HostConfiguration = HostConfiguration()
     workers: Mapping[WorkerId, WorkerConfiguration] = field(default_factory=dict)
     guard: GuardConfiguration = field(default_factory=GuardConfiguration)
-    restarts: RestartConfiguration = field(default_factory=RestartConfiguration)
+    max_crashes: int = MAX_CRASHES
+    """The crash in a row after which a worker is not started again."""
     metrics: Listen | None = None
     trust: Path | None = None
     key: Path | None = None
@@ -117,17 +106,8 @@ class AgentConfiguration:
 
 
 def load_configuration(path: Path) -> AgentConfiguration:
-    """Read the configuration from a file.  Raises ConfigurationError."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as exc:
-        raise ConfigurationError(f"cannot be read: {exc.strerror}") from exc
-    except (ValueError, RecursionError) as exc:
-        raise ConfigurationError(f"found text that is not TOML, expected TOML: {exc}") from exc
-    try:
-        return read_configuration(document)
-    except BadMessage as exc:
-        raise ConfigurationError(str(exc)) from exc
+    """Read the configuration from a file.  Raises BadConfiguration."""
+    return read_toml(path, read_configuration)
 
 
 def read_configuration(document: Mapping[str, Any]) -> AgentConfiguration:
@@ -142,6 +122,7 @@ def read_configuration(document: Mapping[str, Any]) -> AgentConfiguration:
     signing = fields.optional("signing", fields.fields)
     workers = fields.optional("workers", lambda name: _read_workers(fields, name))
     fields.done()
+    max_crashes = agent.optional("max_crashes", lambda name: agent.integer(name, low=1, high=1_000))
     configuration = AgentConfiguration(
         cluster=agent.name("cluster"),
         host=HostId(agent.name("host")),
@@ -149,10 +130,10 @@ def read_configuration(document: Mapping[str, Any]) -> AgentConfiguration:
         state_dir=read_path(agent, "state_dir"),
         socket=_read_socket(agent),
         kafka=read_kafka(kafka, read_private),
-        machine=_read_host(host) if host else HostConfiguration(),
+        machine=_read(HostConfiguration(), host),
         workers=workers or {},
-        guard=_read_guard(guard) if guard else GuardConfiguration(),
-        restarts=_read_restarts(agent),
+        guard=_read(GuardConfiguration(), guard),
+        max_crashes=MAX_CRASHES if max_crashes is None else max_crashes,
         metrics=read_listen(metrics) if metrics else None,
         trust=_read_file(trust, "file") if trust else None,
         key=_read_file(signing, "key_file") if signing else None,
@@ -170,16 +151,13 @@ def _read_socket(agent: Fields) -> Path:
     return path
 
 
-def _read_host(host: Fields) -> HostConfiguration:
-    configuration = HostConfiguration(
-        cores=host.optional("cores", lambda name: host.number(name, low=0.001, high=10_000.0)),
-        link_bytes_s=host.optional("link_bytes_s", lambda name: host.number(name, low=1.0)),
-        type=host.optional("type", host.name),
-        speed=host.optional("speed", lambda name: host.number(name, low=0.001, high=MAX_SPEED)),
-        zone=host.optional("zone", host.name),
-    )
-    host.done()
-    return configuration
+def _read(default: T, section: Fields | None) -> T:
+    """A section whose keys are all declared."""
+    if section is None:
+        return default
+    found = with_keys(default, section)
+    section.done()
+    return found
 
 
 def _read_workers(fields: Fields, name: str) -> dict[WorkerId, WorkerConfiguration]:
@@ -224,25 +202,6 @@ def _read_environment(table: Fields, name: str) -> dict[str, str]:
         if not key or "=" in key or "\0" in key + value:
             raise BadMessage(Fault.RANGE, path, "an invalid name or value", "a name without '=', no zero character")
     return found
-
-
-def _read_guard(table: Fields) -> GuardConfiguration:
-    guard = GuardConfiguration(
-        min_free_disk_bytes=table.optional("min_free_disk_bytes", table.integer) or 0,
-        min_free_memory_bytes=table.optional("min_free_memory_bytes", table.integer) or 0,
-    )
-    table.done()
-    return guard
-
-
-def _read_restarts(agent: Fields) -> RestartConfiguration:
-    default = RestartConfiguration()
-    crashes = agent.optional("max_crashes", lambda name: agent.integer(name, low=1, high=1_000))
-    reset_s = agent.optional("crash_reset_s", lambda name: agent.number(name, low=60.0, high=86_400.0))
-    return RestartConfiguration(
-        max_crashes=default.max_crashes if crashes is None else crashes,
-        crash_reset_s=default.crash_reset_s if reset_s is None else reset_s,
-    )
 
 
 def _read_file(table: Fields, name: str) -> Path:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from confluent_kafka import (
@@ -22,10 +23,10 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, TopicDescription
 
 from trimtab_agent.commands.events import Position
-from trimtab_agent.configuration import ConfigurationError
 from trimtab_process.backoff import Backoff
 from trimtab_process.kafka_errors import NO_TOPIC_YET, UNKNOWN_TOPIC, ConnectionFaults, error_word
 from trimtab_process.offsets import first_since
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_process.topic_identity import COMPARE_EVERY_S, TopicIds, describe_topics
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, BadMessage
 from trimtab_protocol.settings.kafka import ONE_AT_A_TIME, KafkaSettings, for_librdkafka
@@ -72,12 +73,12 @@ class LinkSettings:
     commands_topic: str
 
 
-def check_client(kafka: KafkaSettings) -> None:
-    """Raises ConfigurationError for settings that the Kafka client does not know and files that it cannot use."""
+def check_client(kafka: KafkaSettings, path: Path) -> None:
+    """Raises BadConfiguration for settings at `path` that the Kafka client does not know, or files it cannot use."""
     try:
         Consumer({**for_librdkafka(kafka), "group.id": "check", "log_level": 0}).close()
     except KafkaException as exc:
-        raise ConfigurationError(f"kafka: {exc.args[0].str()}") from exc
+        raise BadConfiguration(f"{path}: kafka: {exc.args[0].str()}") from exc
 
 
 class KafkaLink:

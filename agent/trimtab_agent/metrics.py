@@ -3,26 +3,16 @@
 The port adds the labels `cluster` and `host` to every series (`trimtab_process.metrics_port`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from trimtab_process.metrics_port import Followed, from_zero
-from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
+from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
 
-PAUSE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0)
-REACHED: Mapping[CommandKind, tuple[Phase, ...]] = {
-    CommandKind.PREPARE: (Phase.PREPARED, Phase.TOOK),
-    CommandKind.RELEASE: (Phase.RELEASED,),
-    CommandKind.ABANDON: (Phase.ABANDONED,),
-    CommandKind.REJOIN: (Phase.REJOINED,),
-    CommandKind.START: (Phase.STARTED,),
-    CommandKind.STOP: (Phase.STOPPED,),
-}
-"""What a command of each kind can lead to, besides being accepted, refused or expired."""
 CLOSED = ("connections", "duplicate_worker", "flood", "held", "no_hello", "unknown_worker", "unread")
 """Why the connection of a plug-in is closed, besides a bad frame."""
 DROPPED = ("msg_timed_out", "queue_full")
@@ -40,10 +30,6 @@ class AgentMetrics:
         self.reports_dropped = from_zero(self._counter("reports_dropped", text, "reason"), DROPPED)
         text = "1 while the agent reaches the broker and reads its commands, else 0."
         self.broker_connected = self._gauge("broker_connected", text)
-        text = "Answers to commands, by kind of command and phase."
-        self.command_answers = self._counter("command_answers", text, "kind", "phase")
-        for kind, phases in REACHED.items():
-            from_zero(self.command_answers, (kind,), (Phase.ACCEPTED, *phases, Phase.REFUSED, Phase.EXPIRED))
         text = "Commands refused after they were read, by reason."
         self.command_refusals = from_zero(self._counter("command_refusals", text, "reason"), Refusal)
         text = "Records in the commands topic dropped as invalid, by reason."
@@ -79,12 +65,6 @@ class AgentMetrics:
         self.workers_connected = self._gauge("workers_connected", "Workers connected to the agent.")
         self.workers_steering = self._gauge("workers_steering", "Connected workers that take commands.")
         self.journal_faults = self._gauge("journal_faults", "Faults found in the journal when the agent started.")
-        self.pause = Histogram(
-            "trimtab_agent_handover_pause_seconds",
-            "Processing pause of key groups during a hand-over, in seconds, measured by the new owner.",
-            buckets=PAUSE_BUCKETS,
-            registry=self.registry,
-        )
 
     def see_worker(self, worker: WorkerId) -> None:
         """Show that a worker that has connected refused nothing yet."""

@@ -46,7 +46,6 @@ bootstrap_servers = "{address}"
 [stream]
 window_s = {window_s}
 watermark_s = {watermark_s}
-patience_s = {patience_s}
 checkpoint_dir = "{folder}/checkpoints"
 spark = {{ "spark.master" = "local[2]", "spark.driver.memory" = "5g", \
 "spark.driver.extraJavaOptions" = "-Xss16m -XX:+UseSerialGC" }}
@@ -221,9 +220,6 @@ def main() -> None:
     parser.add_argument("--key-groups", type=int, default=100, help="per host (100)")
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between reports of a host (10)")
     parser.add_argument("--window", type=float, default=60.0, help="seconds per window (60)")
-    parser.add_argument(
-        "--patience", type=float, default=2.0, help="seconds after a window's end until its reports are looked for (2)"
-    )
     parser.add_argument("--minutes", type=float, default=15.0, help="how long the fleet reports (15)")
     parser.add_argument("--out", type=Path, default=Path("out/fleet"))
     options = parser.parse_args()
@@ -250,7 +246,6 @@ def main() -> None:
                     address=broker.address,
                     window_s=options.window,
                     watermark_s=options.interval,
-                    patience_s=options.patience,
                     folder=folder,
                     port=port,
                 ),

@@ -12,9 +12,9 @@ import uvicorn
 from confluent_kafka import KafkaException
 
 from trimtab_console.access.entrance import Entrance
-from trimtab_console.access.tokens import BadTokens, TokenFile
+from trimtab_console.access.tokens import TokenFile
 from trimtab_console.api.source import Source
-from trimtab_console.configuration import BadConsoleConfiguration, ConsoleConfiguration, ConsoleTls, literal, load
+from trimtab_console.configuration import ConsoleConfiguration, ConsoleTls, literal, load
 from trimtab_console.connection import BrowserConnection, FewFaults, Loop
 from trimtab_console.desk import Desk
 from trimtab_console.reader import Reader
@@ -27,6 +27,7 @@ from trimtab_process.credential_files import load_trust
 from trimtab_process.logs import fields, log_to_stderr
 from trimtab_process.private_files import read_private
 from trimtab_process.service_manager import ServiceManager
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         tokens = TokenFile(configuration.tokens, time.time) if configuration.tokens else None
         if configuration.tls is not None:
             check_tls(configuration.tls)
-    except (BadConsoleConfiguration, BadKey, BadTokens) as error:
+    except (BadConfiguration, BadKey) as error:
         return _refuse(str(error))
     log_to_stderr()
     stopped, topics, connection = (
@@ -90,13 +91,11 @@ def check_tls(tls: ConsoleTls) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, password=_no_password)
     except ssl.SSLError as error:
         expected = "a certificate and its key, both PEM, the key not encrypted"
-        raise BadConsoleConfiguration(
-            f"{tls.certificate}, {tls.key}: {error.reason or error}, expected {expected}"
-        ) from error
+        raise BadConfiguration(f"{tls.certificate}, {tls.key}: {error.reason or error}, expected {expected}") from error
     except OSError as error:
-        raise BadConsoleConfiguration(f"{error.filename or tls.key}: {error.strerror or error}") from error
+        raise BadConfiguration(f"{error.filename or tls.key}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise BadConsoleConfiguration(f"{tls.key}: not PEM: {error}") from error
+        raise BadConfiguration(f"{tls.key}: not PEM: {error}") from error
 
 
 def _no_password() -> str:

@@ -1,13 +1,13 @@
 """Reads console.toml strictly into frozen values; an error names file, key, found value and expected value."""
 
 import ipaddress
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trimtab_process.private_files import read_private
+from trimtab_process.toml_files import read_toml
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 from trimtab_protocol.settings.listen import Listen
@@ -16,10 +16,6 @@ from trimtab_protocol.settings.paths import read_path
 LISTEN = Listen(address="127.0.0.1", port=8750)
 MAX_HOSTS = 20
 """Names under which browsers may ask for the console."""
-
-
-class BadConsoleConfiguration(Exception):
-    """The file cannot be used; the message tells the operator why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +56,7 @@ def literal(address: str) -> str:
 
 def load(path: Path) -> ConsoleConfiguration:
     """Read a configuration file; raises BadConfiguration."""
-    try:
-        return decode(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise BadConsoleConfiguration(f"{path}: {error.strerror or error}") from error
-    except BadMessage as error:
-        raise BadConsoleConfiguration(f"{path}: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadConsoleConfiguration(f"{path}: not TOML: {error}") from error
+    return read_toml(path, decode)
 
 
 def decode(document: Mapping[str, Any]) -> ConsoleConfiguration:

@@ -4,10 +4,10 @@ import argparse
 import os
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 from trimtab_console.access.tokens import (
-    BadTokens,
     Token,
     TokenRole,
     decode_tokens,
@@ -16,8 +16,9 @@ from trimtab_console.access.tokens import (
     new_secret,
     to_table,
 )
-from trimtab_console.configuration import BadConsoleConfiguration, load
+from trimtab_console.configuration import load
 from trimtab_process.private_files import PRIVATE_MODE, replace_file
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.decode import BadMessage, check_name
 
 DONE, FAILED, BAD_CONFIGURATION = 0, 1, 2
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the new token on standard output; the exit code."""
     try:
         name, path = check_name(args.name, "NAME"), load(args.config).tokens
-    except (BadConsoleConfiguration, BadMessage) as error:
+    except (BadConfiguration, BadMessage) as error:
         return _refuse(str(error), BAD_CONFIGURATION)
     if path is None:
         expected = "expected the path of a token file"
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     token = Token(name=name, role=TokenRole(args.role), digest=digest_of(secret), expires=expires)
     try:
         _add(path, token)
-    except (BadTokens, OSError) as error:
+    except (BadConfiguration, OSError) as error:
         return _refuse(str(error), FAILED)
     print(secret)
     print(f"added to {path}; the token itself is stored nowhere", file=sys.stderr)
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add(path: Path, token: Token) -> None:
-    """Raises BadTokens, OSError."""
+    """Raises BadConfiguration, OSError."""
     found = None
     if path.exists():
         load_tokens(path)  # others must not be able to read it, and it must be whole
@@ -58,9 +59,9 @@ def _add(path: Path, token: Token) -> None:
     before = FIRST_LINE if found is None else found.decode()
     text = f"{before.rstrip()}\n\n{to_table(token)}"
     try:
-        decode_tokens(text)
+        decode_tokens(tomllib.loads(text))
     except BadMessage as error:
-        raise BadTokens(f"{path}: with this token: {error}") from error
+        raise BadConfiguration(f"{path}: with this token: {error}") from error
     replace_file(path, text.encode(), PRIVATE_MODE, before=found)
     if found is None and os.geteuid() == 0:
         print(f"{path} belongs to root: give it to the console's user (chown), who must read it", file=sys.stderr)

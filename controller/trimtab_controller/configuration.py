@@ -1,6 +1,5 @@
 """Reads controller.toml strictly into frozen values; an error names file, key, found value and expected value."""
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +12,10 @@ from trimtab_controller.decider.values.scaling import ScalingSettings, read_scal
 from trimtab_controller.decider.values.settings import First, Requirements, Settings
 from trimtab_controller.execution.disruption import read_disruption
 from trimtab_controller.execution.events import ExecutionLimits
-from trimtab_controller.execution.state import GuardSettings
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings, read_checking, read_stream_settings
 from trimtab_process.private_files import read_private
+from trimtab_process.toml_files import read_toml
 from trimtab_protocol.messages.codec import with_keys
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.messages.rules import Rule
@@ -34,10 +33,6 @@ MISSED_WINDOWS = 3
 """Age in windows from which a snapshot is stale."""
 
 
-class BadConfiguration(Exception):
-    """The file cannot be used; the message tells the operator why."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """The configuration of the controller.  Times in seconds, distances in pp.
@@ -51,7 +46,6 @@ class Configuration:
     stream: StreamSettings
     balance: Settings
     needs: Requirements
-    solver_time_limit_s: float
     execution: ExecutionLimits
     metrics: Listen | None
     scaling: ScalingSettings = ScalingSettings()  # noqa: RUF009 - frozen
@@ -66,21 +60,7 @@ class Configuration:
 
 def load(path: Path) -> Configuration:
     """Read a configuration file; raises BadConfiguration."""
-    document = parse(path)
-    try:
-        return decode(document)
-    except BadMessage as error:
-        raise BadConfiguration(f"{path}: {error}") from error
-
-
-def parse(path: Path) -> dict[str, Any]:
-    """The document in a configuration file, not yet checked; raises BadConfiguration."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadConfiguration(f"{path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadConfiguration(f"{path}: not TOML: {error}") from error
+    return read_toml(path, decode)
 
 
 def decode(document: Mapping[str, Any]) -> Configuration:
@@ -88,10 +68,9 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     fields = Fields(document, "")
     controller, kafka = fields.fields("controller"), fields.fields("kafka")
     stream = read_stream_settings(fields.take("stream") or {}, "stream")
-    balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
+    balance, needs = _read_balance(_section(fields, "balance"), stream)
     execution = replace(
         _read(ExecutionLimits(), _section(fields, "execution")),
-        guard=_read(GuardSettings(), _section(fields, "guard")),
         disruption=read_disruption(_section(fields, "disruption")),
     )
     signing = fields.optional("signing", fields.fields)
@@ -103,7 +82,6 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         stream=stream,
         balance=balance,
         needs=needs,
-        solver_time_limit_s=solver_time_limit_s,
         execution=execution,
         scaling=read_scaling(_section(fields, "scaling")),
         plans=read_plans(_section(fields, "plans")),
@@ -123,12 +101,11 @@ def _section(fields: Fields, name: str) -> Fields:
     return fields.fields(name) if fields.has(name) else Fields({}, name)
 
 
-def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, float, Requirements]:
+def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, Requirements]:
     settings = with_keys(Settings(), fields)
     needs = with_keys(Requirements(max_age_s=MISSED_WINDOWS * stream.window_s + stream.watermark_s), fields)
-    limit_s = _or(2.0, fields, "solver_time_limit_s", lambda name: fields.number(name, low=0.01, high=600))
     fields.done()
-    return settings, limit_s, needs
+    return settings, needs
 
 
 def _read_placement(fields: Fields) -> First:

@@ -12,10 +12,11 @@ from confluent_kafka import KafkaException
 
 from trimtab_controller.cli.operator import CommandError, target_of
 from trimtab_controller.cli.status import brief_status, look
-from trimtab_controller.configuration import BadConfiguration, load
+from trimtab_controller.configuration import load
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.jars.java import JavaMissingError
 from trimtab_controller.kafka.reader import ReadError
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_sandbox.broker import BrokerError, Topic, log_end
 from trimtab_sandbox.cluster import CONTROLLER_TOML, ClusterError, SandboxCluster
 from trimtab_sandbox.configuration import BROKER, SandboxSettings

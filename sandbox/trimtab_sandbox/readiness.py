@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Iterable
-from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from trimtab_process.health import answer_on
+from trimtab_protocol.settings.listen import Listen
 from trimtab_sandbox.configuration import LOOPBACK
 
 WORKER_MODULES = ("faust", "mode", "aiokafka", "rocksdict")
@@ -14,7 +15,7 @@ WORKER_MODULES = ("faust", "mode", "aiokafka", "rocksdict")
 CONSOLE_MODULES = ("fastapi", "uvicorn")
 """Modules of the extra `console`, without which a sandbox has none."""
 CONNECTED = "trimtab_agent_workers_connected"
-ANSWER_LIMIT_S = 2.0
+ANSWER_LIMIT_S, MOST_BYTES = 2.0, 10_000_000
 
 
 def missing_modules(names: Iterable[str] = WORKER_MODULES) -> list[str]:
@@ -25,16 +26,12 @@ def missing_modules(names: Iterable[str] = WORKER_MODULES) -> list[str]:
 
 def connected_workers(metrics_port: int) -> int:
     """Number of workers connected to the agent that serves metrics on this port; 0 while it does not answer."""
-    # Not urllib, which would use a proxy from the environment.
-    connection = HTTPConnection(LOOPBACK, metrics_port, timeout=ANSWER_LIMIT_S)
+    listen = Listen(address=LOOPBACK, port=metrics_port)
     try:
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode("utf-8", errors="replace")
-    except (OSError, HTTPException):
+        _, page = answer_on(listen, "/metrics", limit_s=ANSWER_LIMIT_S, most=MOST_BYTES)
+    except OSError:
         return 0
-    finally:
-        connection.close()
-    for family in text_string_to_metric_families(text):
+    for family in text_string_to_metric_families(page.decode("utf-8", errors="replace")):
         if family.name == CONNECTED:
             return sum(int(sample.value) for sample in family.samples)
     return 0

@@ -38,21 +38,31 @@ def answer_of(verdict: HealthVerdict) -> tuple[int, bytes]:
 
 def ask(listen: Listen, path: str) -> HealthVerdict:
     """Ask the daemon that listens there on this host."""
-    connection = http.client.HTTPConnection(_own_address(listen.address), listen.port, timeout=ASK_LIMIT_S)
     place = f"{listen.address}:{listen.port}"
+    try:
+        status, body = answer_on(listen, path, limit_s=ASK_LIMIT_S, most=10_000)
+    except OSError as error:
+        return HealthVerdict(False, f"not ok: no answer on {place}: {error or type(error).__name__}")
+    said = body.decode(errors="replace").strip()
+    if not said.startswith(WORDS.get(status, "\n")):
+        return HealthVerdict(False, f"not ok: {place} answers {status} and no verdict: an agent or controller?")
+    return HealthVerdict(status == OK, said)
+
+
+def answer_on(listen: Listen, path: str, *, limit_s: float, most: int) -> tuple[int, bytes]:
+    """What a port of this host answers within `limit_s`: status code, and `most` bytes of the body.  Raises OSError.
+
+    Not by urllib, which would use a proxy from the environment.
+    """
+    connection = http.client.HTTPConnection(_own_address(listen.address), listen.port, timeout=limit_s)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        said = response.read(10_000).decode(errors="replace").strip()
-    except (OSError, http.client.HTTPException) as error:
-        return HealthVerdict(False, f"not ok: no answer on {place}: {error or type(error).__name__}")
+        return response.status, response.read(most)
+    except http.client.HTTPException as error:
+        raise OSError(str(error) or type(error).__name__) from error
     finally:
         connection.close()
-    if not said.startswith(WORDS.get(response.status, "\n")):
-        return HealthVerdict(
-            False, f"not ok: {place} answers {response.status} and no verdict: an agent or controller?"
-        )
-    return HealthVerdict(response.status == OK, said)
 
 
 def _own_address(address: str) -> str:

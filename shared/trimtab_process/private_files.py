@@ -21,6 +21,15 @@ def read_private(path: Path) -> str:
         return file.read()
 
 
+def mark_of(path: Path) -> tuple[int, int, int, int] | None:
+    """A value that changes when the file changes; None if there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode
+
+
 def replace_file(path: Path, content: bytes, mode: int, *, before: bytes | None = None) -> None:
     """Write the file atomically; its mode is never wider than wanted.  Raises OSError.
 

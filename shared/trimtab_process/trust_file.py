@@ -10,12 +10,11 @@ from pathlib import Path
 from threading import Lock
 
 from trimtab_process.credential_files import load_trust
+from trimtab_process.private_files import mark_of
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import BadKey, KeyId, PublicKey, TrustedKeys
 
 log = logging.getLogger(__name__)
-
-_State = tuple[int, int, int]
 
 
 class TrustFile:
@@ -24,7 +23,7 @@ class TrustFile:
     def __init__(self, path: Path) -> None:
         """Read the file.  Raises BadKey if it cannot be used."""
         self._path = path
-        self._seen = _state(path)
+        self._seen = mark_of(path)
         self._trusted = load_trust(path)
         self._fault: str | None = None
         self._following = Lock()
@@ -50,9 +49,9 @@ class TrustFile:
         A file that cannot be used is retried each time: a lack of descriptors passes without a change of the file.
         """
         with self._following:
-            state = _state(self._path)
-            if state != self._seen or self._fault is not None:
-                self._seen = state
+            mark = mark_of(self._path)
+            if mark != self._seen or self._fault is not None:
+                self._seen = mark
                 self._load()
             return self._trusted
 
@@ -67,12 +66,3 @@ class TrustFile:
         else:
             self._fault = None
             log.info("trusted keys: %s", ", ".join(self._trusted.by_id))
-
-
-def _state(path: Path) -> _State | None:
-    """A value that changes when the file changes; None if there is no file."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

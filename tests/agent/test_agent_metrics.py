@@ -3,8 +3,8 @@
 import re
 
 from tests.paths import ROOT
-from trimtab_agent.metrics import CLOSED, REACHED, AgentMetrics
-from trimtab_protocol.messages.commands import CommandKind, Refusal
+from trimtab_agent.metrics import CLOSED, AgentMetrics
+from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
 
@@ -32,4 +32,3 @@ def test_counters_of_what_alerts_watch_stand_at_zero_before_the_first_event() ->
 def test_the_values_of_labels_are_those_of_the_code() -> None:
     server = (AGENT / "plugin_server.py").read_text()
     assert set(re.findall(r'(?:_ClosedError\(|frame_refused\(\w+, )"(\w+)"', server)) == set(CLOSED)
-    assert set(REACHED) == set(CommandKind)

@@ -21,7 +21,6 @@ from trimtab_console.access.entrance import (
     TooManyFailures,
 )
 from trimtab_console.access.tokens import (
-    BadTokens,
     Token,
     TokenFile,
     TokenRole,
@@ -31,6 +30,7 @@ from trimtab_console.access.tokens import (
     to_table,
 )
 from trimtab_controller.cli import main
+from trimtab_process.toml_files import BadConfiguration
 
 NOW = 1_800_000_000.0
 SECRET = new_secret()
@@ -60,9 +60,9 @@ def test_a_secret_has_256_bits_and_is_not_in_the_file() -> None:
 def test_tokens_are_read_as_they_were_written() -> None:
     until = Token(name="bot", role=TokenRole.VIEWER, digest=digest_of("x"), expires=NOW)
     text = to_table(ANN) + to_table(until)
-    assert decode_tokens(text) == (ANN, until)
+    assert decode_tokens(tomllib.loads(text)) == (ANN, until)
     assert tomllib.loads(text)["token"][1]["expires"] == datetime.fromtimestamp(NOW, UTC)
-    assert decode_tokens("") == ()
+    assert decode_tokens({}) == ()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_file_that_is_wrong_is_refused_and_its_secrets_are_not_shown(text: str
     path = tmp_path / "tokens.toml"
     path.write_text(text)
     path.chmod(0o600)
-    with pytest.raises(BadTokens) as refused:
+    with pytest.raises(BadConfiguration) as refused:
         TokenFile(path, Clock())
     assert told in str(refused.value)
 
@@ -93,7 +93,7 @@ def test_a_file_that_is_wrong_is_refused_and_its_secrets_are_not_shown(text: str
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
 def test_a_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> None:
     path = write(tmp_path / "tokens.toml", ANN, mode=mode)
-    with pytest.raises(BadTokens, match=rf"tokens.toml: found mode 0{mode:o}, expected 0600: others can use it"):
+    with pytest.raises(BadConfiguration, match=rf"tokens.toml: found mode 0{mode:o}, expected 0600: others can use it"):
         TokenFile(path, Clock())
 
 

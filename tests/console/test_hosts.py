@@ -87,7 +87,7 @@ def test_the_api_finds_hosts_by_name_zone_and_demand(setup: Setup) -> None:
 def test_a_maintenance_begins_and_ends_and_both_are_told(setup: Setup) -> None:
     host = {"host": "host-0001"}
     dry = setup.ask("maintenance", {**host, "for_s": 7200.0, "dry_run": True})
-    assert dry.json()["text"].startswith("maintenance of host-0001 for 120 min: 1 worker will be drained")
+    assert dry.json()["text"].startswith("maintenance of host-0001 for 2 h 0 min: 1 worker will be drained")
     assert setup.topic.written == []
     assert setup.ask("maintenance", {**host, "for_s": 7200.0}, key="k1").status_code == 200
     assert get(setup, "hosts?name=0001")["items"][0]["maintenance_until"] == NOW + 7200.0

@@ -28,10 +28,11 @@ from tests.console.setup import certificate as make
 from tests.paths import ROOT
 from trimtab_console.api.live import MAX_OF_PERSON, MAX_STREAMS, changes
 from trimtab_console.command import check_tls, in_a_line, settings_of
-from trimtab_console.configuration import LISTEN, BadConsoleConfiguration, ConsoleTls, load
+from trimtab_console.configuration import LISTEN, ConsoleTls, load
 from trimtab_console.server import WEB, application
 from trimtab_console.watch import Known
 from trimtab_controller.cli import main
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.intents import PAUSE_KEY
 from trimtab_sandbox.broker import free_ports
 
@@ -130,7 +131,7 @@ def test_every_action_says_where_to_watch_it_and_is_one_of_the_api(client: TestC
 
 
 def told(files: ConsoleTls) -> str:
-    with pytest.raises(BadConsoleConfiguration) as refused:
+    with pytest.raises(BadConfiguration) as refused:
         check_tls(files)
     return str(refused.value)
 

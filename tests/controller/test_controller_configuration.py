@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_controller.configuration import BadConfiguration, Configuration, load
-from trimtab_controller.decider.memory.forecasts import ForecastMode
+from trimtab_controller.configuration import Configuration, load
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.security.keys import KeyFiles
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.settings.listen import Listen
 
@@ -54,7 +54,6 @@ def test_the_sample_shows_the_defaults(tmp_path: Path) -> None:
     assert written.balance == replace(least.balance, remote_tuple_cpu_s=1e-4)  # optional, without a default
     assert replace(written.scaling, apps={}) == least.scaling == ScalingSettings()
     assert written.scaling.of(ORDERS) == ScalingSettings(mode=Mode.ACT, min_workers=4, max_workers=12)
-    assert written.solver_time_limit_s == least.solver_time_limit_s == 2.0
     assert (least.kafka.protocol, written.kafka.protocol, least.signing) == ("PLAINTEXT", "SASL_SSL", None)
     assert written.signing == KeyFiles(key=tmp_path / "controller.pem", trust=tmp_path / "trusted.keys")
     assert (written.stream.window_s, written.stream.embedded) == (least.stream.window_s, least.stream.embedded)
@@ -65,15 +64,11 @@ def test_the_size_of_apps_is_configured(tmp_path: Path) -> None:
     [scaling]
     mode = "act"
     max_workers = 8
-    freeze = ["* 9-17 * * mon-fri"]
-    freeze_timezone = "Europe/Berlin"
     hook = ["/bin/add", "--now"]
     """
     assert read(tmp_path, LEAST + text).scaling == ScalingSettings(
         mode=Mode.ACT,
         max_workers=8,
-        freeze=("* 9-17 * * mon-fri",),
-        freeze_timezone="Europe/Berlin",
         hook=("/bin/add", "--now"),
     )
 
@@ -87,19 +82,19 @@ def test_an_app_may_have_a_size_of_its_own(tmp_path: Path) -> None:
     mode = "act"
     min_workers = 3
     hook = []
-    freeze = ["* 9-17 * * *"]
+    max_utilisation = 0.9
     """
     found = read(tmp_path, LEAST + text).scaling
     general = ScalingSettings(max_workers=8, hook=("/bin/add",))
     assert replace(found.of(OTHER), apps={}) == general
-    assert found.of(ORDERS) == replace(general, mode=Mode.ACT, min_workers=3, hook=(), freeze=("* 9-17 * * *",))
-    assert found.own(ORDERS) == ('freeze = ["* 9-17 * * *"]', "hook", "min_workers = 3", 'mode = "act"')
+    assert found.of(ORDERS) == replace(general, mode=Mode.ACT, min_workers=3, hook=(), max_utilisation=0.9)
+    assert found.own(ORDERS) == ("hook", "max_utilisation = 0.9", "min_workers = 3", 'mode = "act"')
     assert found.own(OTHER) == ()
 
 
 def test_nothing_is_forecast_unless_it_is_wanted(tmp_path: Path) -> None:
-    assert read(tmp_path, LEAST).forecast.mode is ForecastMode.OFF
-    assert read(tmp_path, LEAST + '[forecast]\nmode = "advise"').forecast.mode is ForecastMode.ADVISE
+    assert read(tmp_path, LEAST).forecast.mode is Mode.OFF
+    assert read(tmp_path, LEAST + '[forecast]\nmode = "advise"').forecast.mode is Mode.ADVISE
     with pytest.raises(BadConfiguration, match=r"forecast.mode: found 'on', expected one of off, advise, act"):
         read(tmp_path, LEAST + '[forecast]\nmode = "on"')
     with pytest.raises(BadConfiguration, match=r"forecast.step_s: found a whole number, expected no such field"):
@@ -112,7 +107,6 @@ def test_nothing_is_forecast_unless_it_is_wanted(tmp_path: Path) -> None:
         ("orders.min_worker = 2", "scaling.apps.orders.min_worker: found a whole number, expected no such field"),
         ("orders.mode = 'on'", "scaling.apps.orders.mode: found 'on', expected one of off, advise, act"),
         ("orders.min_workers = 9", "scaling.apps.orders: found 'settings that contradict each other', expected min_w"),
-        ("orders.freeze = ['soon']", "scaling.apps.orders.freeze: found 'soon', expected a cron expression"),
         ("orders.apps.x.mode = 'act'", "scaling.apps.orders.apps: found an object, expected no such field"),
         ("orders.eu.mode = 'act'", "scaling.apps.orders.eu: found an object, expected no such field"),
         ("'or ders'.mode = 'act'", "scaling.apps: found 'or ders', expected a name as key"),
@@ -129,8 +123,6 @@ def test_a_fault_in_the_size_of_one_app_is_named(tmp_path: Path, text: str, told
     ("text", "told"),
     [
         ('mode = "on"', "scaling.mode: found 'on', expected one of off, advise, act"),
-        ('freeze = ["soon"]', "scaling.freeze: found 'soon', expected a cron expression of five fields"),
-        ('freeze = ["* * * * *"]\nfreeze_timezone = "Mars/Base"', "scaling.freeze_timezone: found 'Mars/Base'"),
         ("min_utilisation = 0.8", "scaling: found 'settings that contradict each other', expected min_utilisation"),
         ("min_workers = 5\nmax_workers = 4", "min_workers 5 is above max_workers 4"),
         ('hook = "add"', "scaling.hook: found a string, expected an array"),
@@ -153,7 +145,7 @@ def test_a_fault_in_the_size_of_apps_is_named(tmp_path: Path, text: str, told: s
         (LEAST + "[balance]\ncatch_up_s = 5\n", "balance.catch_up_s: found 5, expected a finite number, 10 to 86400"),
         (LEAST + "[balance]\nload_distance = nan\n", "balance.load_distance: found nan, expected a finite number"),
         (LEAST + "[balance]\nload_distanc = 1.0\n", "balance.load_distanc: found a number, expected no such field"),
-        (LEAST + '[guard]\nwindows = "3"\n', "guard.windows: found a string, expected a whole number"),
+        (LEAST + '[execution]\nguard = "on"\n', "execution.guard: found 'on', expected one of off, stop, roll-back"),
         (LEAST + "[execution]\nattempts = 3\n", "execution.attempts: found a whole number, expected no such field"),
         (LEAST + '[metrics]\nlisten = "9100"\n', "metrics.listen: found '9100', expected address:port"),
         (LEAST + "[mertics]\n", "mertics: found an object, expected no such field"),

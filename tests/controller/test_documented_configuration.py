@@ -21,7 +21,7 @@ from trimtab_reference.configuration import SAMPLES, Read, parse_sample, whole
 REFUSED = {"kafka.sasl.password"}
 """Asked for only to say where it belongs."""
 
-OF_ONE_APP = re.compile(r"^(scaling|disruption)\.apps\.\w+\.")
+OF_ONE_APP = re.compile(r"^(plans|scaling|disruption)\.apps\.\w+\.")
 """An app has the general keys; the sample names some of them."""
 
 
@@ -70,7 +70,7 @@ def test_what_is_commented_out_is_the_default(tmp_path: Path) -> None:
     assert limits.restore_host_bytes_s == 20e6
     limits = replace(limits, disruption=default.execution.disruption)
     assert replace(limits, restore_host_bytes_s=None) == default.execution
-    for part in ("needs", "solver_time_limit_s", "lease_s"):
+    for part in ("needs", "lease_s"):
         assert getattr(stated, part) == getattr(default, part)
-    for part in ("window_s", "watermark_s", "patience_s", "embedded"):
+    for part in ("window_s", "watermark_s", "embedded"):
         assert getattr(stated.stream, part) == getattr(default.stream, part)

@@ -84,7 +84,7 @@ def maintain(page: Page, address: str, console: Client) -> None:
     """A maintenance begins and ends by the buttons in the row of its host."""
     page.goto(f"{address}/#/cluster")
     (host, *_) = [row.host for row in console.hosts() if row.running]
-    telling = f"maintenance of {host} for 120 min: 1 worker will be drained"
+    telling = f"maintenance of {host} for 2 h 0 min: 1 worker will be drained"
     confirm(page, f"Maintenance of {host}", f"Begin the maintenance of {host}?", telling)
     assert [row.host for row in console.hosts() if row.maintenance_until is not None] == [host]
     expect(page.get_by_text("maintenance until")).to_be_visible()

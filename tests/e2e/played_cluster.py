@@ -21,7 +21,6 @@ from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_trust
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_command, encode_ack
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_protocol.messages.owner_rows import PART_SIZE
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import decode_record
@@ -56,7 +55,8 @@ class World:
     lease_s: float = 3.0
     owners: dict[KeyGroup, str] = field(default_factory=lambda: {key_group(p): "w0" for p in range(12)})
     workers: list[str] = field(default_factory=lambda: ["w0", "w1", "w2"])
-    key_groups_per_part: int = PART_SIZE
+    idle: frozenset[KeyGroup] = frozenset()
+    """Key groups without any load."""
     commands: list[Command] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     keys_written: list[bytes] = field(default_factory=list)
@@ -78,7 +78,6 @@ class World:
 
     def configuration(self, metrics_port: int, checkpoints: Path, bootstrap: str | None = None) -> str:
         """controller.toml; the stream is played by the test.  Older controllers refuse keys that they do not know."""
-        parts = "" if self.key_groups_per_part == PART_SIZE else f"key_groups_per_part = {self.key_groups_per_part}"
         return f"""
 [controller]
 cluster = "{self.cluster}"
@@ -103,7 +102,6 @@ handovers_in_flight = 1
 key_groups_per_handover = 4
 prepare_timeout_s = 60.0
 handover_timeout_s = 60.0
-{parts}
 [metrics]
 listen = "127.0.0.1:{metrics_port}"
 """
@@ -194,8 +192,8 @@ listen = "127.0.0.1:{metrics_port}"
                     key_group=each,
                     worker=WorkerId(owner),
                     covered_s=WINDOW_S,
-                    cpu=0.02,
-                    tuples_in_s=10.0,
+                    cpu=0.0 if each in self.idle else 0.02,
+                    tuples_in_s=0.0 if each in self.idle else 10.0,
                     state_bytes=1000,
                 )
                 for each, owner in sorted(self.owners.items())

@@ -83,8 +83,6 @@ def test_a_command_goes_through_its_phases_and_a_repeat_is_answered(bench: Bench
     assert [command.id for command in worker.commands] == [prepare.id, release.id]
     bench.wait_for(lambda: 'event="bad command" reason=malformed' in bench.log())
     assert bench.metric('bad_commands_total{reason="malformed"}') == 1
-    assert bench.metric('command_answers_total{kind="prepare",phase="took"}') == 2  # said, and said again
-    assert bench.metric('handover_pause_seconds_bucket{le="0.15"}') == bench.metric("handover_pause_seconds_count") == 1
     assert (bench.metric("workers_connected"), bench.metric("workers_steering")) == (1, 1)
     assert bench.metric("reports_sent_total") > 0
 

@@ -37,8 +37,10 @@ MEASURED_S = 120.0
 """From the begin of the plan."""
 IN_FLIGHT = 8
 
-GUARD: Mapping[str, Any] = {"windows": 2}
-NO_GUARD: Mapping[str, Any] = {"mode": "off"}
+GUARD: Mapping[str, Any] = {"max_lag_s": 2.0, "max_pause_s": 5.0}
+NO_GUARD: Mapping[str, Any] = {**GUARD, "guard": "off"}
+NO_PACE: Mapping[str, Any] = {"max_lag_s": 86_400.0, "max_pause_s": 86_400.0}
+"""Limits that the job never reaches: the plan becomes faster from window to window, and the guard does nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,16 +110,13 @@ def fill(bootstrap: str, job: Job) -> None:
     assert producer.flush(30.0) == 0
 
 
-def settings_of(job: Job, name: str, slow: Path, guard: Mapping[str, Any], *, paced: bool) -> SandboxSettings:
+def settings_of(job: Job, name: str, slow: Path, pace: Mapping[str, Any]) -> SandboxSettings:
     """Three workers, of which `slow`-NAME makes NAME wait at each job."""
     execution = {
         "handovers_in_flight": IN_FLIGHT,
         "key_groups_per_handover": 1,
-        "schedule_restores": False,
         "prepare_timeout_s": 300.0,
-        "max_lag_s": 2.0,
-        "max_pause_s": 5.0,
-        "adapt_pace": paced,
+        **pace,
     }
     return SandboxSettings(
         app=job.app,
@@ -125,7 +124,7 @@ def settings_of(job: Job, name: str, slow: Path, guard: Mapping[str, Any], *, pa
         cluster=name,
         workers=3,
         capacity_cores=0.5,
-        host_cores=1.0,
+        host_cores=IN_FLIGHT,  # a host has as many restore slots
         interval_s=2.5,
         environment={
             "PARTITIONS": str(job.partitions),
@@ -138,7 +137,6 @@ def settings_of(job: Job, name: str, slow: Path, guard: Mapping[str, Any], *, pa
         controller={
             "balance": {"max_migrations": job.moves, "min_interval_s": 600.0},
             "execution": execution,
-            "guard": guard,
         },
     )
 
@@ -175,13 +173,13 @@ def cluster_with(job: Job, cluster: SandboxCluster, folder: Path) -> Iterator[tu
         yield made, jobs
 
 
-def play(job: Job, folder: Path, name: str, guard: Mapping[str, Any], *, paced: bool = True) -> Found:
+def play(job: Job, folder: Path, name: str, pace: Mapping[str, Any]) -> Found:
     """One run: the plan, the latencies while it runs, and that no job is lost or doubled."""
     slow = folder / f"{name}-slow"
     files = [Path(f"{slow}-{worker}") for worker in job.slow]
     for each in files:
         each.touch()
-    cluster = SandboxCluster(settings_of(job, name, slow, guard, paced=paced), folder / name)
+    cluster = SandboxCluster(settings_of(job, name, slow, pace), folder / name)
     with cluster_with(job, cluster, folder / name) as (run, jobs):
         run.trimtab("resume")
         run.until(lambda status: status.rounds, "a plan", 120.0)
@@ -233,7 +231,7 @@ def told(name: str, found: Found) -> Found:
 
 
 def test_pace_keeps_the_latency_within_its_limit(tmp_path: Path) -> None:
-    fixed = told("slow restores, no pace, no guard", play(RESTORES, tmp_path, "fixed", NO_GUARD, paced=False))
+    fixed = told("slow restores, no pace, no guard", play(RESTORES, tmp_path, "fixed", NO_PACE))
     paced = told("slow restores, pace and guard", play(RESTORES, tmp_path, "paced", GUARD))
     assert fixed.p99_s > 2.0 * RESTORES.limit_s
     assert paced.p99_s <= RESTORES.limit_s

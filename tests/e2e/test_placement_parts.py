@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from trimtab_controller.kafka.publisher import Publisher
 from trimtab_controller.loop.publications import placement_records
 from trimtab_protocol.messages.commands import CommandKind, Phase
 from trimtab_protocol.messages.names import Epoch, KeyGroup, Topics, WorkerId
+from trimtab_protocol.messages.owner_rows import PART_SIZE
 from trimtab_protocol.messages.placement import Placement, encode_placement
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import decode_record, part_key
@@ -28,13 +30,15 @@ from trimtab_sandbox.processes import Processes
 pytestmark = pytest.mark.light
 
 PARTS = 3
+EVERYTHING = [key_group(partition) for partition in range(PARTS * PART_SIZE)]
+LOADED = [each for each in EVERYTHING if each.partition % PART_SIZE < 4]
 
 
 @pytest.fixture
 def parted(world: World) -> World:
-    """Twelve key groups in three parts."""
-    world.key_groups_per_part = 12 // PARTS
-    world.config.write_text(world.configuration(world.metrics_port, world.folder / "checkpoints"))
+    """Three parts with four key groups each that have any load; all are on w0."""
+    world.owners = dict.fromkeys(EVERYTHING, "w0")
+    world.idle = frozenset(EVERYTHING).difference(LOADED)
     return world
 
 
@@ -62,7 +66,7 @@ def test_killed_between_all_steps_the_plan_goes_on(parted: World) -> None:
     assert len({command.handover for command in world.commands if command.kind is CommandKind.RELEASE}) >= 2
     world.restart()  # the plan has ended
     world.wait("measured round", lambda: "measured" in world.log_text(), windows=True)
-    assert sorted(list(world.owners.values()).count(worker) for worker in world.workers) == [4, 4, 4]
+    assert sorted(Counter(world.owners[each] for each in LOADED).values()) == [4, 4, 4]
     world.check_placements()
     assert [row["failed"] for row in world.status_when("measured round", is_measured)["rounds"]] == [0]
     generations = {placement.epoch.generation for placement in world.placements}
@@ -73,7 +77,7 @@ def test_killed_between_all_steps_the_plan_goes_on(parted: World) -> None:
 
 def test_a_new_key_signs_the_placements_anew_and_forged_ones_are_as_if_not_there(parted: World) -> None:
     world = parted
-    world.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
+    world.owners = {each: f"w{each.partition % 3}" for each in EVERYTHING}
     world.start()
     world.wait("placement", lambda: bool(world.placements), windows=True)
     old, true = world.signers[-1], world.placements[-1]
@@ -86,7 +90,7 @@ def test_a_new_key_signs_the_placements_anew_and_forged_ones_are_as_if_not_there
     assert f"finish: key {new}" in world.trimtab("keys", "rotate", "finish")
     assert (old != new, world.placements[-1]) == (True, true)
 
-    forged = replace(true, epoch=Epoch(99, 1), owners={OPERATOR: ((WorkerId("w0"),),) * 12})
+    forged = replace(true, epoch=Epoch(99, 1), owners={OPERATOR: ((WorkerId("w0"),),) * len(EVERYTHING)})
     world.produce(world.topics.placement, APP.encode(), encode_placement(forged))
     acting = world.log_text().count("acting as generation")
     world.running[-1].kill()
@@ -110,7 +114,7 @@ def test_a_new_key_signs_the_placements_anew_and_forged_ones_are_as_if_not_there
 
 
 def check_form(world: World) -> None:
-    assert {placement.part_size for placement in world.placements} == {12 // PARTS}
+    assert {placement.part_size for placement in world.placements} == {PART_SIZE}
     assert world.keys_written[: PARTS + 1] == [*(part_key(APP, OPERATOR, part) for part in range(PARTS)), b"app"]
 
 
@@ -148,7 +152,7 @@ def compacting(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
-STEPS, KEY_GROUPS, PART_SIZE = 250, 60, 4
+STEPS, KEY_GROUPS, SMALL_PART = 250, 60, 4
 
 
 @pytest.mark.timeout(240)
@@ -190,7 +194,7 @@ def test_readers_that_start_while_the_topic_is_compacted_have_only_what_was_publ
 
     async def play() -> list[PluginState]:
         rows = [(WorkerId("w0"), WorkerId("w1"))] * KEY_GROUPS
-        first = Placement(cluster="t", app=APP, epoch=Epoch(1, 1), owners={OPERATOR: rows}, part_size=PART_SIZE)
+        first = Placement(cluster="t", app=APP, epoch=Epoch(1, 1), owners={OPERATOR: rows}, part_size=SMALL_PART)
         newest = publish(None, first)
         readers = []
         for number in range(2, STEPS + 1):

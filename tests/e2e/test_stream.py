@@ -257,7 +257,7 @@ def test_it_goes_on_in_real_time_counts_late_rows_and_repeats_no_window_after_ki
                     return seen
         pytest.fail(f"not seen among {len(seen)} snapshots:\n{stream.log.read_text()[-4000:]}")
 
-    settings = {"window_s": 2, "watermark_s": 1, "patience_s": 0.2}
+    settings = {"window_s": 2, "watermark_s": 1}
     stream = rig.start(**settings)
     seen = keep_reporting(stream, lambda snapshot: snapshot.coverage == 1.0 and snapshot.hosts_expected == 2)
     long_ago = seen[-1].end_ms - 60_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trimtab_agent.cli import BAD_CONFIGURATION
 from trimtab_agent.cli.enroll import run_enroll
-from trimtab_agent.configuration import AgentConfiguration, ConfigurationError, load_configuration
+from trimtab_agent.configuration import AgentConfiguration, load_configuration
 from trimtab_agent.daemon import StartError, limits_of, run_agent
 from trimtab_agent.kafka_link import check_client
 from trimtab_agent.sampler.disks import DiskSpace, fullest_disk
@@ -16,6 +16,7 @@ from trimtab_agent.sampler.readings import find_quotas
 from trimtab_process.credential_files import load_signing_key
 from trimtab_process.health import READY, ask
 from trimtab_process.logs import log_to_stderr
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.settings.listen import Listen
 from trimtab_protocol.signing.keys import BadKey
@@ -25,9 +26,9 @@ def run_command(command: str, path: Path, *, token_file: Path | None = None) -> 
     """Carry out `run`, `check`, `health` or `enroll` with the configuration at `path`; returns the exit code."""
     try:
         configuration = load_configuration(path)
-        check_client(configuration.kafka)
-    except ConfigurationError as exc:
-        print(f"{path}: {exc}", file=sys.stderr)
+        check_client(configuration.kafka, path)
+    except BadConfiguration as exc:
+        print(exc, file=sys.stderr)
         return BAD_CONFIGURATION
     if command == "health":
         return show_health(configuration.metrics, path)

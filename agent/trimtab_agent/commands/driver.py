@@ -93,7 +93,7 @@ class CommandDriver:
             host=configuration.host,
             rules=rules,
             started_at=now,
-            restarts=configuration.restarts,
+            max_crashes=configuration.max_crashes,
         )
         self._journal = Journal(configuration.state_dir / "journal")
         self._recover(now)
@@ -225,7 +225,6 @@ class CommandDriver:
                 if isinstance(action.entry, Admitted | KeptNoted):
                     self._metrics.workers_given_up.set(len(self._machine.given_up))
             case SendAck():
-                self._metrics.command_answers.labels(action.ack.kind, action.ack.phase).inc()
                 self._send(action.ack)
             case TellWorker():
                 self._tell(action.worker, action.command)
@@ -237,9 +236,7 @@ class CommandDriver:
                 self._say_crash(action.worker, action.kept)
 
     def _tell_answer(self, ack: Ack) -> None:
-        """Count an answer and log it once, so that repeated commands cannot fill this host's disk."""
-        if ack.pause_s is not None:
-            self._metrics.pause.observe(ack.pause_s)
+        """Count a refusal, and log an answer once, so that repeated commands cannot fill this host's disk."""
         if ack.refusal is not None:
             self._metrics.command_refusals.labels(ack.refusal).inc()
         told = fields(

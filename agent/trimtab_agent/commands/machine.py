@@ -36,7 +36,7 @@ from trimtab_agent.commands.events import (
 )
 from trimtab_agent.commands.ledger import ANSWERS, CommandLedger, CommandRecord, check_answer
 from trimtab_agent.commands.restarts import Restarts, ending
-from trimtab_agent.configuration import RestartConfiguration
+from trimtab_agent.configuration import MAX_CRASHES
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -56,16 +56,14 @@ class CommandMachine:
         host: HostId,
         rules: CommandRules,
         started_at: float,
-        restarts: RestartConfiguration | None = None,
+        max_crashes: int = MAX_CRASHES,
     ) -> None:
         self._cluster = cluster
         self._host = host
         self._rules = rules
         self._hold_until = started_at + WORKERS_RETURN_S
         self._ledger = CommandLedger()
-        self._restarts = Restarts(
-            self._ledger, restarts or RestartConfiguration(), rules.startable, not_before=self._hold_until
-        )
+        self._restarts = Restarts(self._ledger, max_crashes, rules.startable, not_before=self._hold_until)
         self._connected: dict[WorkerId, ConnectedWorker] = {}
         self._held: list[CommandReceived] = []
 

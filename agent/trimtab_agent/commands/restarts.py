@@ -22,13 +22,15 @@ from trimtab_agent.commands.events import (
     Write,
 )
 from trimtab_agent.commands.ledger import CommandLedger
-from trimtab_agent.configuration import RestartConfiguration
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Absence
 
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 60.0
 """How long the agent waits after the first crash, and at most; the time doubles with each crash in a row."""
+RAN_WELL_S = 600.0
+"""The earlier crashes of a worker that has run for so long do not count.  Ten minutes, as in Kubernetes: most workers
+need less to restore their state."""
 CLEAN_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
 
 
@@ -40,10 +42,10 @@ class Restarts:
     """
 
     def __init__(
-        self, ledger: CommandLedger, rules: RestartConfiguration, startable: frozenset[WorkerId], *, not_before: float
+        self, ledger: CommandLedger, max_crashes: int, startable: frozenset[WorkerId], *, not_before: float
     ) -> None:
         self._ledger = ledger
-        self._rules = rules
+        self._max_crashes = max_crashes
         self._startable = startable
         self._not_before = not_before
         self._starting: set[WorkerId] = set()  # their processes have been asked for, and have not been seen yet
@@ -141,7 +143,7 @@ class Restarts:
     def _crash(self, now: float, worker: WorkerId, detail: str, *, ran: bool = True) -> Iterator[Action]:
         kept = self._ledger.kept.get(worker)
         if kept is not None and not kept.given_up:
-            kept = after_crash(kept, now, detail, self._rules, ran=ran)
+            kept = after_crash(kept, now, detail, self._max_crashes, ran=ran)
             self._crashed.add(worker)
             yield from self._keep(worker, kept)
             yield SayCrash(worker=worker, kept=kept)
@@ -153,13 +155,11 @@ class Restarts:
             yield Write(entry=KeptNoted(worker=worker, kept=kept))
 
 
-def after_crash(
-    kept: KeptWorker, now: float, detail: str, rules: RestartConfiguration, *, ran: bool = True
-) -> KeptWorker:
+def after_crash(kept: KeptWorker, now: float, detail: str, max_crashes: int, *, ran: bool = True) -> KeptWorker:
     """The worker after a crash at `now`; `ran` False: its process could not even be started."""
-    earlier = 0 if ran and now - kept.at >= rules.crash_reset_s else kept.crashes
+    earlier = 0 if ran and now - kept.at >= RAN_WELL_S else kept.crashes
     crashes = earlier + 1
-    return KeptWorker(at=now, crashes=crashes, detail=detail[:MAX_DETAIL], given_up=crashes >= rules.max_crashes)
+    return KeptWorker(at=now, crashes=crashes, detail=detail[:MAX_DETAIL], given_up=crashes >= max_crashes)
 
 
 def backoff_s(crashes: int) -> float:

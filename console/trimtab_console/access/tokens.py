@@ -8,15 +8,16 @@ import hashlib
 import logging
 import re
 import secrets
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from trimtab_process.logs import fields
-from trimtab_process.private_files import read_private
+from trimtab_process.private_files import mark_of
+from trimtab_process.toml_files import BadConfiguration, read_toml
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 
 log = logging.getLogger(__name__)
@@ -26,10 +27,6 @@ SECRET_BYTES = 32
 PREFIX = "trimtab_"
 """With which every secret begins, so that scanners of source code find one that was committed."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-class BadTokens(Exception):
-    """The token file cannot be used; the message tells the operator why."""
 
 
 class TokenRole(StrEnum):
@@ -71,9 +68,9 @@ def to_table(token: Token) -> str:
     return "\n".join(lines) + "\n"
 
 
-def decode_tokens(text: str) -> tuple[Token, ...]:
-    """The tokens of a file.  Raises BadMessage, and ValueError if it is not TOML."""
-    document = Fields(tomllib.loads(text), "")
+def decode_tokens(found: Mapping[str, Any]) -> tuple[Token, ...]:
+    """The tokens of a file.  Raises BadMessage."""
+    document = Fields(found, "")
     rows = [_decode(row) for row in document.objects("token", limit=MAX_TOKENS)] if document.has("token") else []
     document.done()
     names, digests = [row.name for row in rows], [row.digest for row in rows]
@@ -106,25 +103,18 @@ def _moment(row: Fields, name: str) -> float:
 
 
 def load_tokens(path: Path) -> tuple[Token, ...]:
-    """The tokens of a file of mode 0600.  Raises BadTokens."""
-    try:
-        return decode_tokens(read_private(path))
-    except OSError as error:
-        raise BadTokens(f"{path}: {error.strerror or error}") from error
-    except BadMessage as error:
-        raise BadTokens(f"{path}: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadTokens(f"{path}: not TOML: {error}") from error
+    """The tokens of a file of mode 0600.  Raises BadConfiguration."""
+    return read_toml(path, decode_tokens, private=True)
 
 
 class TokenFile:
     """The tokens of a file, read again when it changes; while it cannot be read, there are none."""
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
-        """Raises BadTokens."""
+        """Raises BadConfiguration."""
         self._path = path
         self._clock = clock
-        self._seen = self._mark()
+        self._seen = mark_of(path)
         self._tokens = self._by_digest()
 
     def find(self, digest: str) -> Token | None:
@@ -134,13 +124,13 @@ class TokenFile:
         return token if token is not None and token.is_valid(self._clock()) else None
 
     def _refresh(self) -> None:
-        mark = self._mark()
+        mark = mark_of(self._path)
         if mark == self._seen:
             return
         self._seen = mark
         try:
             self._tokens = self._by_digest()
-        except BadTokens as error:
+        except BadConfiguration as error:
             self._tokens = {}
             log.error("no token is accepted any more", **fields(reason=str(error)))
         else:
@@ -148,11 +138,3 @@ class TokenFile:
 
     def _by_digest(self) -> Mapping[str, Token]:
         return {token.digest: token for token in load_tokens(self._path)}
-
-    def _mark(self) -> tuple[int, int, int, int] | None:
-        """What changes with the file."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode

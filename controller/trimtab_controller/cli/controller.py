@@ -11,7 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from trimtab_controller.configuration import BadConfiguration, Configuration, load
+from trimtab_controller.configuration import Configuration, load
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.leadership.driver import Candidacy, LeaseView
@@ -24,6 +24,7 @@ from trimtab_controller.loop.stream_process import StreamProcess, stream_command
 from trimtab_process.logs import PlainFormatter, log_to_stderr
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_process.service_manager import ServiceManager
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 

@@ -2,12 +2,14 @@
 
 import argparse
 import sys
-import tomllib
+from collections.abc import Mapping
+from typing import Any
 
 from trimtab_controller.cli.parsers import add_config, config_of
 from trimtab_process.health import LIVE, READY, ask
-from trimtab_protocol.messages.decode import BadMessage, Fields
-from trimtab_protocol.settings.listen import read_listen
+from trimtab_process.toml_files import BadConfiguration, read_toml
+from trimtab_protocol.messages.decode import Fields
+from trimtab_protocol.settings.listen import Listen, read_listen
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 
@@ -27,10 +29,9 @@ def run(args: argparse.Namespace) -> int:
     """Print the answer; the exit code is that of the command."""
     path = config_of(args)
     try:
-        fields = Fields(tomllib.loads(path.read_text(encoding="utf-8")), "")
-        listen = fields.optional("metrics", lambda name: read_listen(fields.fields(name)))
-    except (OSError, ValueError, BadMessage) as error:
-        print(f"trimtab health: {path}: {error}", file=sys.stderr)
+        listen = read_toml(path, _listen)
+    except BadConfiguration as error:
+        print(f"trimtab health: {error}", file=sys.stderr)
         return BAD_USAGE
     if listen is None:
         print(f"trimtab health: {path}: found no [metrics], expected listen", file=sys.stderr)
@@ -38,3 +39,9 @@ def run(args: argparse.Namespace) -> int:
     verdict = ask(listen, LIVE if args.live else READY)
     print(verdict.text)
     return DONE if verdict.well else FAILED
+
+
+def _listen(document: Mapping[str, Any]) -> Listen | None:
+    """Where its metrics are served; the rest of the file is not looked at."""
+    fields = Fields(document, "")
+    return fields.optional("metrics", lambda name: read_listen(fields.fields(name)))

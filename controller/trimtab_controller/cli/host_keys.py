@@ -15,12 +15,13 @@ from confluent_kafka import Consumer, KafkaException, Message
 
 from trimtab_controller.cli.operator import who
 from trimtab_controller.cli.parsers import CONFIG_VARIABLE, named_config
-from trimtab_controller.configuration import BadConfiguration, load
+from trimtab_controller.configuration import load
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError, StoppedError
 from trimtab_controller.kafka.host_keys import Change, approving, change_keys, read_keys, revoking
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.kafka.reader import ReadError, new_consumer, since
 from trimtab_process.private_files import PRIVATE_MODE, replace_file
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.decode import BadMessage, check_name
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, HostKeys, decode_request
 from trimtab_protocol.messages.names import HostId, Topics

@@ -8,7 +8,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from trimtab_controller.configuration import BadConfiguration, load
+from trimtab_controller.configuration import load
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, StoppedError
 from trimtab_controller.kafka.host_keys import change_keys, sign_again
 from trimtab_controller.kafka.placements import placements_signed_by
@@ -17,6 +17,7 @@ from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key, load_trust
 from trimtab_process.kafka_errors import error_text
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 from trimtab_protocol.wording import first_few

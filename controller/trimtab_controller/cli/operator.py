@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trimtab_controller.cli.parsers import CONFIG_VARIABLE, named_config
-from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load, parse
+from trimtab_controller.configuration import Configuration, decode, load
 from trimtab_controller.intents.change import ChangeRefused, RefusalKind
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.events import read_events
@@ -26,6 +26,7 @@ from trimtab_controller.kafka.intents import NotWrittenError
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.seen import most_telling
 from trimtab_process.kafka_errors import is_transient
+from trimtab_process.toml_files import BadConfiguration, parse_toml
 from trimtab_protocol.messages.decode import BadMessage, check_text
 from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.intents import Intent, decode_intent
@@ -93,7 +94,7 @@ def read_target(args: argparse.Namespace) -> Target:
 def read_document(args: argparse.Namespace) -> dict[str, Any]:
     """The configuration of the cluster that the options name, not yet checked.  Raises BadConfiguration."""
     if (path := _path_of(args)) is not None:
-        return parse(path)
+        return parse_toml(path)
     if args.bootstrap and args.cluster:
         return {
             "controller": {"cluster": args.cluster},

@@ -28,6 +28,7 @@ from trimtab_controller.execution.events import ExecutionLimits, WindowSeen
 from trimtab_controller.execution.state import ENDED, Execution, Handover, HandoverPhase, Round, ScalingPhase
 from trimtab_controller.execution.step import Step
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.wording import time_span
 
 RELEASED = frozenset({HandoverPhase.RELEASING, HandoverPhase.RESOLVING})
 SHORTEST_S = 0.001
@@ -131,7 +132,7 @@ class BudgetUse:
         if self.since is None:
             return ", not counted yet"
         counted_s = self.now - self.since
-        return "" if counted_s >= WINDOW_S else f", counted for {counted_s / 60.0:.0f} min only"
+        return "" if counted_s >= WINDOW_S else f", counted for {time_span(counted_s)} only"
 
     def room_text(self, key_groups: int = 1) -> str:
         """When there is room again."""
@@ -142,8 +143,7 @@ class BudgetUse:
         return self._room_at(at)
 
     def _room_at(self, at: float) -> str:
-        minutes = max(0.0, at - self.now) / 60.0
-        return f"room again in {minutes:.0f} min" if minutes >= 1.0 else f"room again in {minutes * 60.0:.0f} s"
+        return f"room again in {time_span(at - self.now)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

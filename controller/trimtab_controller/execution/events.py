@@ -6,7 +6,7 @@ from typing import Annotated
 
 from trimtab_controller.execution.disruption import AppPauses, DisruptionSettings
 from trimtab_controller.execution.lags import JobWindow
-from trimtab_controller.execution.state import Execution, GuardSettings, GuardStop, Handover, Round, SizeChange
+from trimtab_controller.execution.state import Execution, GuardMode, GuardStop, Handover, Round, SizeChange
 from trimtab_controller.plan import Plan
 from trimtab_controller.rows import Sites
 from trimtab_protocol.messages.codec import NotSent, Range
@@ -14,55 +14,61 @@ from trimtab_protocol.messages.commands import Ack, Command, CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import PART_SIZE, Owners
 from trimtab_protocol.messages.placement import Placement
-from trimtab_protocol.messages.placement_parts import MAX_PART_SIZE
 
 Count = Annotated[int, Range(1, 10_000)]
 Time = Annotated[float, Range(0.1, 86_400)]
 """Seconds."""
 Rate = Annotated[float, Range(1e3, 1e12)]
 """Bytes per second."""
+APPS_AT_FULL_SPEED = 4
+"""So many apps may have all their hand-overs in flight; those of further apps wait for room."""
 Lacking = Mapping[KeyGroup, Mapping[HostId, int]]
 """Bytes that the new standbys of key groups have to restore, by host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionLimits:
-    """The configuration's [execution].  `handovers_in_flight` is per app; `handovers_per_host` counts all apps, and so
-    does `handovers_in_cluster`.
+    """The configuration's [execution] and [disruption], and what of it is not configured.
 
     A hand-over whose key groups paused for more than `max_pause_s` halves the number of its app, and so does a window
     in which the app is behind by `max_lag_s` more than its plan found it (see `pace.py`, `lags.py`).  `guard`: what
-    becomes of a plan from which a job suffers all the same.  A plan begins with `restores_at_first` restores, one on
-    each host, and with more as windows show the job calm; as many as `handovers_in_flight`: at full speed at once.
-    Without `adapt_pace` none of this: the limits count from the begin, whatever the job bears, and the guard does not
-    wait until one hand-over at a time is in flight.
+    becomes of a plan from which a job suffers all the same.
 
     Restores begin so that a host restores no more bytes per second on average (None: no limit; see `pace.py`).
-
-    Within these limits `schedule_restores` decides the order of a plan's hand-overs, and how many a host prepares at
-    the same time.  Without it they begin in the order of the plan.
-
-    A placement of more than `key_groups_per_part` key groups is published in parts of that size.
-
-    `disruption` is the configuration's [disruption]: for how long key groups of an app may pause in an hour.
     """
 
-    schedule_restores: bool = True
     handovers_in_flight: Count = 32
+    """Of one app."""
     handovers_per_host: Count = 8
-    handovers_in_cluster: Count = 128
-    adapt_pace: bool = True
+    """Of all apps, from and to one host."""
     max_pause_s: Time = 5.0
     max_lag_s: Time = 10.0
-    restores_at_first: Count = 4
+    guard: GuardMode = GuardMode.ROLL_BACK
     restore_host_bytes_s: Rate | None = None
     key_groups_per_handover: Count = 4
     prepare_timeout_s: Time = 60.0
     handover_timeout_s: Time = 20.0
     attempts: Annotated[int, NotSent()] = 3
-    key_groups_per_part: Annotated[int, Range(1, MAX_PART_SIZE)] = PART_SIZE
+    restores_at_first: Annotated[int, NotSent()] = 4
+    """A plan begins with so many restores, one on each host, and with more as windows show the job calm."""
+    guard_windows: Annotated[int, NotSent()] = 3
+    """The guard ends a plan after so many windows in a row in which the job fell behind, or so many long pauses."""
+    guard_back_off_s: Annotated[float, NotSent()] = 600.0
+    """After that the app gets no plan for balance for so long, after each further one twice as long."""
+    schedule_restores: Annotated[bool, NotSent()] = True
+    """By what restores have cost, choose the order of a plan's hand-overs, and how many a host prepares at a time.
+
+    False: as the plan lists them, which `benchmarks/restoring` compares with.
+    """
+    key_groups_per_part: Annotated[int, NotSent()] = PART_SIZE
+    """A placement of more key groups is published in parts of that size."""
     disruption: Annotated[DisruptionSettings, NotSent()] = DisruptionSettings()  # noqa: RUF009 - frozen
-    guard: Annotated[GuardSettings, NotSent()] = GuardSettings()  # noqa: RUF009 - frozen
+    """For how long key groups of an app may pause in an hour."""
+
+    @property
+    def handovers_in_cluster(self) -> int:
+        """How many hand-overs of all apps may be in flight."""
+        return APPS_AT_FULL_SPEED * self.handovers_in_flight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ BACK_WITHIN_S = 120.0
 """How long the moves back may wait until they begin."""
 WORSE_SHARE = 0.5
 """A worker has fallen behind if its lag grew by more than this share of the limit."""
+LONGEST_BACK_OFF_S = 86_400.0
 REMEMBERED_S = 86_400.0
 """How long after its back-off a stop counts as the one before the next, if no plan has gone well since."""
 MOVED_OR_MAY = frozenset({HandoverPhase.DONE, HandoverPhase.RELEASING, HandoverPhase.RESOLVING})
@@ -73,7 +74,7 @@ class PlanGuard:
                 continue
             suffers = lag.grown_s > self._limits.max_lag_s
             self._windows[app] = self._windows.get(app, 0) + 1 if suffers and lowest else 0
-            if self._windows[app] >= self._limits.guard.windows:
+            if self._windows[app] >= self._limits.guard_windows:
                 who = "the job" if lag.worst is None else f"{lag.worst}, which receives key groups,"
                 told = f"{who} is {lag.grown_s:.1f} s further behind than its plan found it"
                 actions += self._end(step, row, f"{told}, for {self._windows[app]} windows")
@@ -89,7 +90,7 @@ class PlanGuard:
                 continue
             suffers = each.pause_s > self._limits.max_pause_s and pace.is_lowest(each.app)
             self._pauses[each.app] = self._pauses.get(each.app, 0) + 1 if suffers else 0
-            if self._pauses[each.app] >= self._limits.guard.windows:
+            if self._pauses[each.app] >= self._limits.guard_windows:
                 told = f"{self._pauses[each.app]} hand-overs in a row paused key groups for more than"
                 actions += self._end(
                     step, row, f"{told} {self._limits.max_pause_s:g} s, the last for {each.pause_s:.1f} s"
@@ -100,28 +101,26 @@ class PlanGuard:
         """End the plan and remember what it has moved; nothing if the guard leaves such plans alone."""
         self._windows.pop(row.app, None)
         self._pauses.pop(row.app, None)
-        settings = self._limits.guard
         open_left = any(each.phase not in ENDED for each in row.handovers)
-        if settings.mode is GuardMode.OFF or row.kind not in GUARDED or row.stopped is not None or not open_left:
+        if self._limits.guard is GuardMode.OFF or row.kind not in GUARDED or row.stopped is not None or not open_left:
             return []
         before = step.execution.guarded.get(row.app)
         again = before is not None and step.now <= before.until + REMEMBERED_S
         times = before.times + 1 if before is not None and again else 1
-        reason = f"ended by the guard: {told}" + (", at one hand-over at a time" if self._limits.adapt_pace else "")
-        handovers.stop_all(step, row, reason)
+        handovers.stop_all(step, row, f"ended by the guard: {told}, at one hand-over at a time")
         moves = tuple(
             Moved(key_group=key_group, source=each.source, target=each.target)
             for each in row.handovers
             if each.phase in MOVED_OR_MAY
             for key_group in each.key_groups
         )
-        goes_back = settings.mode is GuardMode.ROLL_BACK and bool(moves)
+        goes_back = self._limits.guard is GuardMode.ROLL_BACK and bool(moves)
         base = self._lags.bases.get(row.app)
         stop = GuardStop(
             app=row.app,
             plan=row.plan,
             at=step.now,
-            until=step.now + settings.back_off(times),
+            until=step.now + self._back_off_s(times),
             detail=told,
             times=times,
             lags_s=_of_ends(base.found_s, moves) if base is not None and goes_back else {},
@@ -130,6 +129,10 @@ class PlanGuard:
         )
         _remember(step, stop)
         return [GuardActed(stop=stop)]
+
+    def _back_off_s(self, times: int) -> float:
+        """How long the app gets no plan for balance, when the guard has ended so many plans in a row."""
+        return min(LONGEST_BACK_OFF_S, self._limits.guard_back_off_s * 2.0 ** min(times - 1, 20))
 
     def _judge(self, step: Step, seen: WindowSeen, lags: dict[AppId, Lag]) -> list[Action]:
         """What has to go back of the plans that were ended, as far as this window shows it."""

@@ -15,8 +15,6 @@ Two numbers for each app, and for each worker that receives key groups whether i
 Hand-overs that were released before a number was halved say nothing of the new one, nor does a window that ended
 before.  Nothing of this is journalled: a new leader begins a plan slowly again.
 
-`adapt_pace = false` switches all of it off: the limits of the configuration count from the begin.
-
 Bytes per second of restores are limited for a host.  Each restore runs as fast as its host can.  So the limit holds on
 average: a restore of B bytes puts off the next one by B / limit seconds (a leaky bucket, as the generic cell rate
 algorithm counts it).  What has nothing to restore, because its worker is a standby, begins at once.
@@ -60,9 +58,8 @@ class PlanPace:
     def __init__(self, limits: ExecutionLimits, taken_over: Iterable[Round] = ()) -> None:
         """`taken_over` = plans in flight that another leader began: nobody knows how their jobs bear them."""
         self._limits = limits
-        rows = tuple(taken_over) if limits.adapt_pace else ()
         careful = max(1.0, limits.handovers_in_flight / 2.0)
-        self._numbers: dict[AppId, float] = {row.app: careful for row in rows}
+        self._numbers: dict[AppId, float] = {row.app: careful for row in taken_over}
         self._halved_at: dict[AppId, float] = {}
         self._behind: set[AppId] = set()
         self._restores: dict[AppId, _Restores] = {}
@@ -72,7 +69,7 @@ class PlanPace:
 
         What a lost worker owned pauses already: its restores begin at once.
         """
-        paced = {row.app: row for row in rounds if self._limits.adapt_pace and not row.lost}
+        paced = {row.app: row for row in rounds if not row.lost}
         for app, row in paced.items():
             known = self._restores.get(app)
             if known is None or known.plan != row.plan:
@@ -95,8 +92,8 @@ class PlanPace:
         return int(self._numbers.get(app, self._limits.handovers_in_flight))
 
     def is_lowest(self, app: AppId) -> bool:
-        """Whether the app cannot be slowed any more: one hand-over is in flight at a time, or no pace follows it."""
-        return not self._limits.adapt_pace or self.of(app) == 1
+        """Whether the app cannot be slowed any more: one hand-over is in flight at a time."""
+        return self.of(app) == 1
 
     def restores(self, app: AppId) -> int:
         """How many of them may be such whose targets have something to restore."""
@@ -119,7 +116,7 @@ class PlanPace:
 
     def observe(self, now: float, handover: Handover) -> PaceChanged | None:
         """Learn from a hand-over that has ended; the change that follows.  An unknown pause says nothing."""
-        if not self._limits.adapt_pace or handover.pause_s is None or handover.release is None:
+        if handover.pause_s is None or handover.release is None:
             return None
         app, before = handover.app, self.of(handover.app)
         if handover.pause_s > self._limits.max_pause_s:
@@ -138,8 +135,6 @@ class PlanPace:
 
     def see_window(self, now: float, app: AppId, seen: WindowSeen, lag: Lag, row: Round | None) -> PaceChanged | None:
         """Learn from a window; `row` = the plan in flight.  What is unknown says nothing."""
-        if not self._limits.adapt_pace:
-            return None
         limit, grown_s = self._limits.max_lag_s, lag.grown_s
         self._rest(now, app, seen, lag)
         if lag.silent or (grown_s is not None and grown_s > CALM_SHARE * limit):
@@ -194,7 +189,7 @@ class PlanPace:
 
 def first_restores(limits: ExecutionLimits, hosts: int) -> int:
     """How many restores of a plan may be in flight at first, if so many hosts have something to restore."""
-    if not limits.adapt_pace or limits.restores_at_first >= limits.handovers_in_flight:
+    if limits.restores_at_first >= limits.handovers_in_flight:
         return limits.handovers_in_flight
     return max(1, min(limits.restores_at_first, hosts))
 

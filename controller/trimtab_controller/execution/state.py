@@ -55,7 +55,6 @@ IN_FLIGHT = frozenset({HandoverPhase.PREPARING, HandoverPhase.RELEASING, Handove
 ENDED = frozenset({HandoverPhase.DONE, HandoverPhase.FAILED, HandoverPhase.UNRESOLVED})
 GUARDED = frozenset({PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION})
 """The plans that the guard ends: those that the job can do without.  All others it only slows."""
-LONGEST_BACK_OFF_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,23 +293,6 @@ class GuardMode(StrEnum):
     OFF = "off"
     STOP = "stop"  # it ends the plan; what has moved stays
     ROLL_BACK = "roll-back"  # and moves back what made a worker fall behind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardSettings:
-    """The configuration's [guard].
-
-    The guard ends a plan after `windows` windows in a row in which the job fell behind, or as many long pauses in a
-    row.  After that the app gets no plan for balance for `back_off_s` seconds, after each further one twice as long.
-    """
-
-    mode: GuardMode = GuardMode.ROLL_BACK
-    windows: Annotated[int, Range(1, 1000)] = 3
-    back_off_s: Annotated[float, NotSent()] = 600.0
-
-    def back_off(self, times: int) -> float:
-        """Seconds until the next plan, when the guard has ended so many plans in a row."""
-        return min(LONGEST_BACK_OFF_S, self.back_off_s * 2.0 ** min(times - 1, 20))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

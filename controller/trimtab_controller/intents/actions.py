@@ -44,7 +44,7 @@ from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.rules import RuleKind
 from trimtab_protocol.messages.status import NodeStatus
-from trimtab_protocol.wording import counted, first_few, what_there_is
+from trimtab_protocol.wording import counted, first_few, time_span, what_there_is
 
 
 def drain(asked: Asked, node: Node) -> Change:
@@ -337,7 +337,7 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
         Drain(worker=each, by=asked.by, at=asked.at, reason=asked.reason, until=until, host=host) for each in workers
     ]
     text = (
-        f"maintenance of {host} for {for_s / 60.0:.0f} min: {counted(len(workers), 'worker')} will be drained as the "
+        f"maintenance of {host} for {time_span(for_s)}: {counted(len(workers), 'worker')} will be drained as the "
         f"budget of each round allows, then stopped, and started again at its end: {first_few(workers)}; "
         f"`trimtab maintenance {host} --end` ends it earlier"
     )

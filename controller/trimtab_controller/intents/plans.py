@@ -48,7 +48,7 @@ from trimtab_protocol.messages.intents import (
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ProposalStatus
-from trimtab_protocol.wording import counted, first_few, what_there_is
+from trimtab_protocol.wording import counted, first_few, time_span, what_there_is
 
 KEY_GROUP = "APP/OPERATOR/N"
 
@@ -216,7 +216,7 @@ def _wanted(asked: Asked, wishes: Sequence[MoveKeyGroups], looked: Looked, what:
     if view is None and looked.known.views:
         there = what_there_is(sorted(looked.known.views))
         raise ChangeRefused(RefusalKind.UNKNOWN, f"no app {wish.app!r} reports; {there}")
-    waits = f"but nothing is planned for {wish.app} now: it waits for at most {VALID_S / 60:.0f} minutes: "
+    waits = f"but nothing is planned for {wish.app} now: it waits for at most {time_span(VALID_S)}: "
     if not isinstance(view, SmoothedView):
         why = looked.known.not_ready if view is None else view
         told = f"{why.reason}: {why.detail}" if isinstance(why, NotReady) else "nothing is known of it"

@@ -266,8 +266,8 @@ class ControlLoop:
         for action in actions:
             match action:
                 case deciding.Solve(view=view):
-                    limit_s = self._configuration.solver_time_limit_s
-                    self._solver.ask(question_of(view, self._configuration.balance, limit_s))
+                    settings = self._configuration.balance
+                    self._solver.ask(question_of(view, settings, settings.solver_time_limit_s))
                 case deciding.Decided(decision=decision, others=others):
                     self._carry_out(decision)
                     self._telemetry.others_wait(others)

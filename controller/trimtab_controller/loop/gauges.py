@@ -194,11 +194,6 @@ APPS = (
         values=_errors,
     ),
     _app(
-        "pool_workers",
-        "Workers that agents declare for the app, that do not run, and that can be started.",
-        lambda known: of_apps(known.pool, lambda workers: float(len(workers))),
-    ),
-    _app(
         "desired_workers",
         "Workers that the app should have, for programs that add and remove them from outside; absent while unknown.",
         lambda known: of_apps(_sizes(known), lambda row: row.desired),
@@ -243,19 +238,9 @@ def _host(name: str, text: str, value: Callable[[Host], float | None]) -> Window
 
 WORKERS_AND_HOSTS = (
     _worker(
-        "worker_used_ratio",
-        "CPU that the worker's process used in the last window / its capacity; absent while unknown.",
-        lambda use: ratio(use.used_pct),
-    ),
-    _worker(
         "worker_demand_ratio",
         "CPU asked of the worker in the last window, with its backlog / its capacity; absent while unknown.",
         lambda use: ratio(use.demand_pct),
-    ),
-    _worker(
-        "worker_backlog_tuples",
-        "Inputs in Kafka that no agent of the worker has begun at the end of the last window; absent while unknown.",
-        lambda use: None if use.backlog is None else float(use.backlog.now),
     ),
     _host(
         "host_demand_ratio",

@@ -23,6 +23,8 @@ from trimtab_protocol.messages.names import AppId
 
 log = logging.getLogger(__name__)
 
+LIMIT_S = 60.0
+"""A program that takes longer is ended: one whose workers take longer to come starts them, and ends."""
 MAX_OUTPUT_BYTES = 10_000_000
 """Output of a program; one that writes more is ended."""
 SHOWN_BYTES = 200
@@ -48,8 +50,12 @@ class _Running:
 class Hook:
     """Runs the command line of the app's settings; calls while it runs wait for their turn.  `poll` never blocks."""
 
-    def __init__(self, settings: ScalingSettings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, settings: ScalingSettings, clock: Callable[[], float] = time.monotonic, *, limit_s: float = LIMIT_S
+    ) -> None:
+        """`limit_s`: after so long a run is ended."""
         self._settings = settings
+        self._limit_s = limit_s
         self._clock = clock
         self._waiting: deque[tuple[AppId, Mapping[str, str]]] = deque()
         self._running: _Running | None = None
@@ -75,7 +81,7 @@ class Hook:
             running.output.close()
             log.info("the hook for %s has ended", running.app)
             return HookResult(running.app, None)
-        how = f"not done after {self._settings.of(running.app).hook_timeout_s:g} s"
+        how = f"not done after {self._limit_s:g} s"
         if ended:
             how = f"exit code {code}"
         elif too_long:
@@ -104,7 +110,7 @@ class Hook:
             output.close()
             return self._failed(app, f"it cannot be started: {getattr(error, 'strerror', None) or error}")
         log.info("running the hook for %s: %s", app, values.get("TRIMTAB_REASON", ""))
-        self._running = _Running(app, process, output, self._clock() + settings.hook_timeout_s)
+        self._running = _Running(app, process, output, self._clock() + self._limit_s)
         return None
 
     @staticmethod

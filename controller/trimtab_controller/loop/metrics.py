@@ -32,9 +32,7 @@ class HandoverMetrics:
         self._pace = declare.gauge("handovers_allowed", text, "app")
         text = "Restores of the plan in flight that may run, while that is fewer than handovers_in_flight."
         self._restores = declare.gauge("restores_allowed", text, "app")
-        text = "Key-group seconds that the app has paused in the last hour, measured or assumed."
-        self._disruption = declare.gauge("paused_key_group_seconds", text, "app")
-        text = "Key-group seconds that the app has paused in the last hour, by cause."
+        text = "Key-group seconds that the app has paused in the last hour, measured or assumed, by cause."
         self._causes = declare.gauge("paused_key_group_cause_seconds", text, "app", "cause")
         text = "Key-group seconds that the app may pause in an hour; absent without a limit."
         self._disruption_limit = declare.gauge("paused_key_group_limit_seconds", text, "app")
@@ -87,14 +85,12 @@ class HandoverMetrics:
 
     def see_disruption(self, uses: Iterable[BudgetUse]) -> None:
         """Set what each app has used of its disruption budget."""
-        self._disruption.clear()
         self._disruption_limit.clear()
         self._causes.clear()
         for use in uses:
             causes = use.causes
             for cause in Cause:
                 self._causes.labels(use.app, cause).set(causes.get(cause, 0.0))
-            self._disruption.labels(use.app).set(use.used_s)
             if use.limit_s is not None:
                 self._disruption_limit.labels(use.app).set(use.limit_s)
 

@@ -89,6 +89,6 @@ def preview_decision(
     state: ClusterState, configuration: Configuration, now: float, answer: Callable[[Question], Answer | NoAnswer]
 ) -> Decision:
     """The decision that a controller would make on the last window, ignoring pause and minimum interval."""
-    settings, limit_s = configuration.balance, configuration.solver_time_limit_s
+    settings = configuration.balance
     decider = informed(state, configuration, now)
-    return decider.preview(now, lambda view: answer(question_of(view, settings, limit_s)))
+    return decider.preview(now, lambda view: answer(question_of(view, settings, settings.solver_time_limit_s)))

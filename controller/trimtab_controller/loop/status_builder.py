@@ -55,7 +55,7 @@ from trimtab_protocol.messages.status import (
     SizeStatus,
     Status,
 )
-from trimtab_protocol.wording import counted
+from trimtab_protocol.wording import counted, time_span
 
 KEPT_DECISIONS = 30
 KEPT_ROUNDS = 100
@@ -380,7 +380,7 @@ def forecast_status(told: ForecastReport | None) -> ForecastStatus | None:
 def _text(told: ForecastReport) -> str:
     if told.near is None:
         return f"none: {told.why}"
-    lead = f"{told.near.horizon * STEP_S / 60.0:.0f} min ahead"
+    lead = f"{time_span(told.near.horizon * STEP_S)} ahead"
     peak = f"none now: {told.why}" if told.peak is None else f"{told.peak:.2f} cores at most, {lead}"
     if told.near.model is None or told.near.last is None:
         return f"{peak}; its error is unknown, so it is not used"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trimtab_controller.configuration import BadConfiguration, Configuration, decode
+from trimtab_controller.configuration import Configuration, decode
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.decode import BadMessage
 
 SECTIONS = ("balance", "execution", "scaling")

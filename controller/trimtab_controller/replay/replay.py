@@ -146,8 +146,8 @@ class Replay:
         for action in actions:
             match action:
                 case deciding.Solve(view=view):
-                    limit_s = self._configuration.solver_time_limit_s
-                    answer = self._solve(question_of(view, self._configuration.balance, limit_s))
+                    settings = self._configuration.balance
+                    answer = self._solve(question_of(view, settings, settings.solver_time_limit_s))
                     self._decide(now, deciding.SolverAnswered(answer=answer))
                 case deciding.Decided(decision=decision):
                     self._carry_out(now, decision)

@@ -12,7 +12,7 @@ from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.stream.configuration import LEAD, STAND_BY, load
 from trimtab_controller.stream.outlet import Turns
 from trimtab_process.logs import PlainFormatter, log_to_stderr
-from trimtab_protocol.messages.decode import BadMessage
+from trimtab_process.toml_files import BadConfiguration
 
 SILENT_WINDOWS = 2
 """After so many windows and the watermark's delay without a snapshot, the publishing stream counts as gone."""
@@ -27,8 +27,8 @@ def main() -> int:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         configuration = load(options.config)
-    except (BadMessage, OSError) as error:
-        print(f"{options.config}: {error}", file=sys.stderr)
+    except BadConfiguration as error:
+        print(error, file=sys.stderr)
         return 2
     # Imported after the configuration is known to be valid, because importing Spark takes seconds.
     from pyspark.errors import PySparkRuntimeError

@@ -1,6 +1,5 @@
 """The `[stream]` section of controller.toml, and the other settings that the stream needs."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from trimtab_process.private_files import read_private
+from trimtab_process.toml_files import read_toml
 from trimtab_protocol.messages.codec import Range, with_keys
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
 from trimtab_protocol.messages.names import HostId
@@ -23,6 +23,8 @@ as many.
 
 Time = Annotated[float, Range(0.1, 3600.0)]
 """Seconds."""
+PATIENCE_MS, PATIENCE_SHARE = 300, 0.03
+"""Reports of many hosts come over seconds, and each look costs a batch: so it waits for a share of a long window."""
 LEAD, STAND_BY = b"lead", b"stand-by"
 """The lines by which a controller tells its stream whether to publish."""
 
@@ -32,8 +34,7 @@ class StreamSettings:
     """How reports become snapshots.
 
     `window_s`: length of a window, a multiple of the agents' interval.  `watermark_s`: how long a window waits for a
-    host that does not report.  `patience_s`: how long after the last report of a window is due Spark looks for it, and
-    how often from then on.  `expected_hosts`: the only hosts whose reports count; None = all hosts count, and those
+    host that does not report.  `expected_hosts`: the only hosts whose reports count; None = all hosts count, and those
     seen in the last windows are awaited.  `checkpoint_dir`: a folder, or a URI that all Spark executors can reach.
     `embedded`: the controller runs the stream as a child process.  `warm_standby`: it does so while it stands by, too,
     and has snapshots as soon as it leads; this takes as much memory and CPU as the leader's stream.  `spark`: any keys
@@ -43,7 +44,6 @@ class StreamSettings:
     checkpoint_dir: str
     window_s: Time = 10.0
     watermark_s: Time = 5.0
-    patience_s: Time = 0.3
     expected_hosts: frozenset[HostId] | None = None
     embedded: bool = True
     warm_standby: bool = True
@@ -59,8 +59,8 @@ class StreamSettings:
 
     @property
     def patience_ms(self) -> int:
-        """`patience_s` in milliseconds."""
-        return round(self.patience_s * 1000)
+        """How long after the last report of a window is due Spark looks for it, and how often from then on."""
+        return max(PATIENCE_MS, round(PATIENCE_SHARE * self.window_ms))
 
     @property
     def watermark_ms(self) -> int:
@@ -85,11 +85,11 @@ class StreamConfiguration:
 
 
 def load(path: Path) -> StreamConfiguration:
-    """Read the stream's settings from controller.toml, and ignore the rest.  Raises BadMessage, OSError."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BadMessage(Fault.MALFORMED, "", str(error), "TOML") from error
+    """Read the stream's settings from controller.toml, and ignore the rest.  Raises BadConfiguration."""
+    return read_toml(path, _decode)
+
+
+def _decode(document: Mapping[str, Any]) -> StreamConfiguration:
     fields = Fields(document, "")
     checking, trust, key = HostChecking.OFF, None, None
     if fields.has("signing"):

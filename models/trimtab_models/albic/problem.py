@@ -114,14 +114,12 @@ class CollocationProblem:
         return replace(self, balance=replace(self.balance, max_migrations=None, max_cost_bytes=None))
 
 
-def repaid_charge(
-    state_bytes: Floats, *, bytes_s: float = RESTORED_BYTES_S, unit_s: float = 0.0, pay_back_s: float = PAY_BACK_S
-) -> Floats:
-    """(K,) load that repays within `pay_back_s` the restore of so many bytes: a core for all the time that it takes.
+def repaid_charge(state_bytes: Floats, *, bytes_s: float = RESTORED_BYTES_S, unit_s: float = 0.0) -> Floats:
+    """(K,) load that repays within `PAY_BACK_S` the restore of so many bytes: a core for all the time that it takes.
 
     A restore takes `unit_s` seconds, and reads `bytes_s` bytes per second.
     """
-    charge: Floats = PERCENT * (unit_s + state_bytes / bytes_s) / pay_back_s
+    charge: Floats = PERCENT * (unit_s + state_bytes / bytes_s) / PAY_BACK_S
     return charge
 
 

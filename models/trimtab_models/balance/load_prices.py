@@ -45,7 +45,6 @@ LONGEST = 20  # most times that what arrives may need more steps than what leave
 MOST_WORK = 40_000_000  # key groups x cells
 POINTS = 4_000  # most points of the grid of prices, up to what a node can receive
 CLASSES = 80
-KNOTS = 16
 BARRED = 1e9  # a price that nobody pays; the budget is 1
 ROUNDING = 1e-9
 BISECTIONS = 12

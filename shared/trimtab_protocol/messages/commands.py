@@ -114,7 +114,6 @@ class Refusal(StrEnum):
     """Why a command was not carried out."""
 
     OLD_EPOCH = "old_epoch"  # older than one that was seen before
-    OTHER_HOST = "other_host"  # addressed to another host
     UNKNOWN_WORKER = "unknown_worker"  # no worker of this name is known here
     WORKER_AWAY = "worker_away"  # the worker is not connected to the agent
     NOT_STEERING = "not_steering"  # the plug-in only reports (unsupported version or kind of app)

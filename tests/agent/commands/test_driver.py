@@ -22,7 +22,6 @@ from trimtab_agent.commands.restarts import backoff_s
 from trimtab_agent.configuration import (
     AgentConfiguration,
     GuardConfiguration,
-    RestartConfiguration,
     WorkerConfiguration,
 )
 from trimtab_agent.metrics import AgentMetrics
@@ -133,8 +132,6 @@ async def test_a_command_written_again_and_again_is_answered_and_said_once(
 
     assert hands.answers == [(1, Phase.ACCEPTED, None)] * 50
     assert [record.message for record in caplog.records] == ["command answered"]
-    count = {"kind": "rejoin", "phase": "accepted"}
-    assert hands.metrics.registry.get_sample_value("trimtab_agent_command_answers_total", count) == 50
 
 
 async def test_after_a_restart_an_ack_that_nobody_confirmed_is_sent_again(tmp_path: Path) -> None:
@@ -285,7 +282,7 @@ async def test_a_crash_is_counted_logged_and_followed_by_a_start_after_a_while(
     begun = tmp_path / "begun"
     script = f"import sys, time; print(time.time(), file=open({str(begun)!r}, 'a')); time.sleep(0.3); sys.exit(3)"
     worker = WorkerConfiguration(worker=W1, command=(sys.executable, "-c", script))
-    hands = Hands(tmp_path, workers={W1: worker}, restarts=RestartConfiguration(max_crashes=2))
+    hands = Hands(tmp_path, workers={W1: worker}, max_crashes=2)
     driver = hands.driver
     driver.receive(command(1, CommandKind.START, worker=W1))
     await asyncio.sleep(0)

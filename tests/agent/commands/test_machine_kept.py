@@ -37,13 +37,11 @@ from trimtab_agent.commands.events import (
     Write,
 )
 from trimtab_agent.commands.machine import WORKERS_RETURN_S, CommandMachine
-from trimtab_agent.commands.restarts import backoff_s
-from trimtab_agent.configuration import RestartConfiguration
+from trimtab_agent.commands.restarts import RAN_WELL_S, backoff_s
+from trimtab_agent.configuration import MAX_CRASHES
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
 from trimtab_protocol.messages.report import Absence
 
-MAX_CRASHES = RestartConfiguration().max_crashes
-RAN_WELL_S = RestartConfiguration().crash_reset_s
 LAST = "exit code 1"
 
 

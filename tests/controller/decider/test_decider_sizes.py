@@ -17,6 +17,7 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.decision import Decision, Resized, Skip, describe, names_of
+from trimtab_controller.decider.values.plan_settings import PlanSettings, PlanTimes
 from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.execution.budget import PauseBudget
@@ -120,6 +121,16 @@ def test_an_app_follows_its_own_settings() -> None:
     assert isinstance(found, Resized)
     assert found.detail.endswith("wanted 3: min_workers is 3 for 20 s")
     assert made.known.sizes[APP].own == ("max_utilisation = 0.99", "min_workers = 3", 'mode = "act"')
+
+
+def test_in_a_freeze_of_its_plans_no_app_changes_its_size_by_itself() -> None:
+    plans = PlanSettings(app_times={APP: PlanTimes(freeze=("* * * * *",))})
+    made = Decider(SETTINGS, NEEDS, execution(BALANCED), acting=True, scaling=ACT, plans=plans)
+    assert all(isinstance(found, Skip) for found in decisions(made, 0.95, W2))
+    assert made.known.sizes[APP].detail.endswith(", but [plans] freeze holds: * * * * * (UTC)")
+    word = Scale(app=APP, workers=3, by="ann", at=1.0, reason="a sale")
+    made.on_event(1022.0, IntentsChanged(intents=(word,)))
+    assert isinstance(only(made.on_event(1031.0, seen(1030.0, 0.95, W2))), Resized), "an operator's word counts"
 
 
 def test_mode_off_says_nothing_but_a_word_acts() -> None:

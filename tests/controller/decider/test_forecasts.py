@@ -13,7 +13,6 @@ from trimtab_controller.decider.memory.forecasts import (
     RETRY_S,
     STEP_S,
     DemandSeries,
-    ForecastMode,
     Forecasts,
     ForecastSettings,
     Times,
@@ -21,6 +20,7 @@ from trimtab_controller.decider.memory.forecasts import (
     encode_demand,
     series_of,
 )
+from trimtab_controller.decider.values.scaling import Mode
 from trimtab_models.forecast import Accuracy, Error, Fitted, NoForecast, Seasonal
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import AppId
@@ -118,7 +118,7 @@ def fitted(*, near=True, far=True):
     return Fitted(model=Seasonal(pattern=pattern, weight=1.0), tests=tests)
 
 
-def forecasts(days=7, now_s=0.0, *, mode=ForecastMode.ACT, found=None, app=APP):
+def forecasts(days=7, now_s=0.0, *, mode=Mode.ACT, found=None, app=APP):
     """Those of an app, `now_s` after the begin of a day, of which the demand until then is known."""
     made = Forecasts(settings=ForecastSettings(mode=mode), series={app: history(days, now_steps=int(now_s // STEP_S))})
     end_s = MONDAY + days * 86_400.0 + now_s
@@ -154,7 +154,7 @@ def test_a_fit_is_made_once_there_is_enough_history() -> None:
 
 
 def test_one_app_is_fitted_per_window() -> None:
-    made = Forecasts(settings=ForecastSettings(mode=ForecastMode.ACT), series={APP: history(4), OTHER: history(4)})
+    made = Forecasts(settings=ForecastSettings(mode=Mode.ACT), series={APP: history(4), OTHER: history(4)})
     end_s, times = MONDAY + 4 * 86_400.0, {APP: TIMES, OTHER: TIMES}
     made.observe(end_s - 10.0, end_s, {}, times)
     assert made.report()[APP].at == end_s
@@ -197,7 +197,7 @@ def test_a_forecast_that_was_not_better_is_told_and_not_followed() -> None:
 
 
 def test_advice_is_told_and_not_followed() -> None:
-    made = forecasts(now_s=6 * 3600.0 - 120.0, mode=ForecastMode.ADVISE, found=fitted())
+    made = forecasts(now_s=6 * 3600.0 - 120.0, mode=Mode.ADVISE, found=fitted())
     assert made.ahead(APP) == NOTHING_AHEAD
     assert (made.report()[APP].peak, made.report()[APP].used) == (pytest.approx(4.0), False)
 
@@ -225,7 +225,7 @@ def test_how_much_history_is_missing_is_told() -> None:
 
 
 def test_the_demand_is_recorded_by_day_and_a_successor_goes_on_with_it() -> None:
-    made = Forecasts(settings=ForecastSettings(mode=ForecastMode.ADVISE))
+    made = Forecasts(settings=ForecastSettings(mode=Mode.ADVISE))
     start = MONDAY + 86_400.0 - 4 * STEP_S
     told = []
     for place in range(9):

@@ -11,6 +11,7 @@ from tests.narrow import of_type
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.predictions import RoundMeasured
+from trimtab_controller.decider.policies import trial
 from trimtab_controller.decider.policies.instance import instance_of, question_of
 from trimtab_controller.decider.values.decision import Decision, Planned, Skip, describe
 from trimtab_controller.decider.values.settings import Requirements, Settings
@@ -24,7 +25,6 @@ from trimtab_protocol.messages.snapshot import Snapshot
 
 ALBIC = Settings(method=Method.ALBIC, max_migrations=8, min_windows=2)
 MILP = replace(ALBIC, method=Method.MILP)
-NO_TRIALS = replace(ALBIC, trial_pairs=0)
 
 
 class Watched:
@@ -119,13 +119,17 @@ def test_loads_are_foreseen_with_what_becomes_local_and_what_becomes_remote() ->
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_job_without_communication_cost_is_planned_as_for_balance_alone(seed: int) -> None:
+def test_a_job_without_communication_cost_is_planned_as_for_balance_alone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "TRIAL_PAIRS", 0)
+
     def played(settings: Settings) -> list[Decision]:
         job = TalkingJob(pairs=24, rate=400.0, sending=0.0, receiving=0.0, seed=seed)
         job.rates[:8] *= 3.0
         return Watched(job, settings).run(12).decisions
 
-    for ours, theirs in zip(played(NO_TRIALS), played(MILP), strict=True):
+    for ours, theirs in zip(played(ALBIC), played(MILP), strict=True):
         if isinstance(theirs, Planned):
             assert isinstance(ours, Planned)
             assert ours.plan.moves == theirs.plan.moves

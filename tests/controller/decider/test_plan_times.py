@@ -10,6 +10,7 @@ from tests.controller.decider.deciders import DRAIN_W1, ON_W0, answer, decider, 
 from tests.narrow import of_type
 from trimtab_controller.decider.events import Solve
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.memory.openings import Openings
 from trimtab_controller.decider.values.decision import Skip
 from trimtab_controller.decider.values.plan_settings import CronPeriod, PlanMode, PlanSettings, PlanTimes, read_plans
 from trimtab_controller.decider.values.reasons import SkipReason
@@ -68,7 +69,7 @@ def test_it_is_said_when_plans_may_begin_also_where_the_clocks_change(
 ) -> None:
     given = {name: (each,) for name, each in (("freeze", freeze), ("windows", windows)) if each}
     times = PlanTimes(**given, timezone="Europe/Berlin")
-    assert str(times.closed(at)).endswith(f"; plans may begin from {said}")
+    assert str(Openings().closed(times, at)).endswith(f"; plans may begin from {said}")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,9 @@ def test_it_is_said_when_plans_may_begin_also_where_the_clocks_change(
     ],
 )
 def test_when_plans_may_begin_again_is_by_windows_and_freezes_together(times: PlanTimes, said: str) -> None:
-    assert times.closed(MONDAY + 12 * HOUR) == said
+    openings = Openings()
+    assert openings.closed(times, MONDAY + 12 * HOUR) == said
+    assert openings.closed(times, MONDAY + 12 * HOUR) == said, "as it has found before"
 
 
 @pytest.mark.parametrize("expression", ["30 22 * * * for 8d", "30 22 * * * for ever", "30 22 * * * for 0h"])
@@ -146,7 +149,7 @@ def test_an_app_may_have_times_and_a_mode_of_its_own() -> None:
                 "timezone": "Europe/Berlin",
                 "apps": {
                     "app": {"mode": "approve", "freeze": [], "windows": ["0 22 * * * for 4h"]},
-                    "other": "dry-run",
+                    "other": {"mode": "dry-run"},
                 },
             },
             "plans",
@@ -162,6 +165,8 @@ def test_an_app_may_have_times_and_a_mode_of_its_own() -> None:
     [
         ({"windows": ["soon"]}, r"plans\.windows: found 'soon', expected a cron expression"),
         ({"apps": {"app": {"freeze": ["* * * *"]}}}, r"plans\.apps\.app\.freeze: found '\* \* \* \*', expected a cron"),
+        ({"apps": {"app": {"mode": "on"}}}, r"plans\.apps\.app\.mode: found 'on', expected one of dry-run, approve"),
+        ({"apps": {"app": "approve"}}, r"plans\.apps\.app: found a string, expected an object"),
         ({"timezone": "Mars/Base"}, r"plans\.timezone: found 'Mars/Base', expected a time zone"),
     ],
 )

@@ -16,7 +16,7 @@ from trimtab_controller.decider.policies.size_facts import Pool
 from trimtab_controller.decider.policies.smaller import bound_after_loss, can_be_spread, leavers
 from trimtab_controller.decider.policies.verdict import judge
 from trimtab_controller.decider.values.decision import SizeDirection
-from trimtab_controller.decider.values.plan_settings import BadPeriod, CronPeriod
+from trimtab_controller.decider.values.plan_settings import BadPeriod, CronPeriod, PlanTimes
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -48,8 +48,7 @@ def test_the_delay_counts_from_the_first_window_of_an_unbroken_need() -> None:
 
 def test_a_step_at_most_doubles_the_app_and_adds_one_worker_at_least() -> None:
     assert verdict(facts(4, 40.0)).wanted == 8
-    careful = replace(ACT, scale_up_max_factor=0.0)
-    assert verdict(facts(4, 40.0), careful).wanted == 5
+    assert verdict(facts(1, 40.0)).wanted == 2
     assert verdict(facts(4, 40.0), replace(ACT, max_workers=6)).wanted == 6
     full = verdict(facts(6, 40.0), replace(ACT, max_workers=6))
     assert (full.direction, full.detail.endswith("demand above 85%, but max_workers is 6")) == (
@@ -169,7 +168,6 @@ def test_a_smaller_cluster_must_survive_the_loss_of_a_host() -> None:
     assert (warned.direction, warned.workers) == (SizeDirection.STAY, 3)
     assert "one worker" not in warned.detail
     assert "2 workers would be at 117% at least after the loss of a host, above 100%" in warned.detail
-    assert verdict(facts(3, 1.17, standbys=1), replace(ACT, max_utilisation_after_loss=1.2)).wanted == 2
 
 
 def test_no_worker_leaves_while_another_one_does() -> None:
@@ -182,8 +180,8 @@ def test_no_worker_leaves_while_another_one_does() -> None:
 
 
 def test_an_operators_word_needs_no_delay_and_no_demand() -> None:
-    settings_ = replace(ACT, mode=Mode.OFF, freeze=("* * * * *",))
-    more, _ = judge(facts(4, 2.8), settings_, word=word(6))
+    settings_ = replace(ACT, mode=Mode.OFF)
+    more, _ = judge(facts(4, 2.8), settings_, word=word(6), frozen="[plans] freeze holds")
     assert (more.due, more.wanted, len(more.start), more.desired) == (True, 6, 2, 6)
     assert more.detail.endswith(", wanted 6: ann@desk wants 6: a sale"), (
         "since when the demand asks for it says nothing"
@@ -210,10 +208,13 @@ def test_a_freeze_is_a_cron_expression_of_minutes_in_a_time_zone() -> None:
     assert office.covers(monday_0830_utc)
     assert not office.covers(monday_0830_utc - 2 * 3600)
     assert not office.covers(monday_0830_utc - 24 * 3600), "a Sunday"
-    frozen = replace(ACT, freeze=("* 9-17 * * mon-fri",), freeze_timezone="Europe/Berlin")
-    found = verdict(facts(4, 3.6, monday_0830_utc), frozen)
-    assert (found.due, found.detail.endswith("frozen by [scaling] freeze")) == (False, True)
-    assert verdict(facts(4, 3.6, monday_0830_utc - 2 * 3600), frozen).due
+    times = PlanTimes(freeze=("* 9-17 * * mon-fri",), windows=("0 1 * * * for 1h",), timezone="Europe/Berlin")
+    found = verdict(facts(4, 3.6), frozen=times.frozen(monday_0830_utc))
+    assert (found.due, found.detail.partition(", but ")[2]) == (
+        False,
+        "[plans] freeze holds: * 9-17 * * mon-fri (Europe/Berlin)",
+    )
+    assert verdict(facts(4, 3.6), frozen=times.frozen(monday_0830_utc - 2 * 3600)).due, "windows are for plans"
 
 
 @pytest.mark.parametrize(("expression", "zone"), [("* 25 * * *", "UTC"), ("soon", "UTC"), ("* * * * *", "Mars/Base")])
@@ -311,8 +312,8 @@ def test_workers_that_rules_need_stay() -> None:
 def test_a_worker_that_rules_keep_from_being_emptied_stays_and_others_leave() -> None:
     """The cheapest ones are tied; those that come after them may leave."""
     workers = tuple(worker(number, tied=number < 3) for number in range(10))
-    [gone] = leavers(replace(facts(10, 1.0), workers=workers), replace(ACT, scale_down_max_factor=0.1)).workers
-    assert gone.id == "w03"
+    gone = leavers(replace(facts(10, 1.0), workers=workers), ACT).workers
+    assert [worker.id for worker in gone] == [f"w{number:02}" for number in range(3, 9)], "six of ten at most"
     all_tied = replace(facts(2, 0.1), workers=tuple(worker(number, tied=True) for number in range(2)))
     assert leavers(all_tied, ACT).obstacle == "rules keep key groups on w00, w01"
     said = verdict(all_tied, word=word(1))

@@ -6,6 +6,7 @@ import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, TAIL, TalkingJob
 from tests.controller.decider.test_measured_collocation import ALBIC, Watched
+from trimtab_controller.decider.policies import trial
 from trimtab_controller.decider.policies.trial import BAND_SHARE, trial_in
 from trimtab_controller.decider.values.decision import Planned, Skip, describe
 from trimtab_controller.decider.values.reasons import SkipReason
@@ -53,8 +54,10 @@ def test_a_trial_also_follows_a_plan_for_balance_that_would_gain_too_little() ->
     assert plan.planned <= plan.before
 
 
-def test_a_trial_goes_on_while_few_key_groups_leave_the_saving_in_doubt() -> None:
-    assert watched(apart(pairs=12), replace(TRIED, trial_pairs=6), windows=16).job.remote == 6
+def test_a_trial_goes_on_while_few_key_groups_leave_the_saving_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(trial, "TRIAL_PAIRS", 6)
+        assert watched(apart(pairs=12), windows=16).job.remote == 6
     run = watched(apart(pairs=12), windows=16)
     assert run.job.remote == 0
     assert run.view.remote_costs.keys() == {HEAD, TAIL}
@@ -102,10 +105,9 @@ def test_no_pair_is_parted_for_another() -> None:
     [
         (apart(rate=1.01), TRIED),
         (apart(rate=10.0, state_bytes=10**10), replace(TRIED, min_gain=0.0)),
-        (apart(), replace(TRIED, trial_pairs=0)),
         (apart(), replace(TRIED, remote_tuple_cpu_s=0.0)),
     ],
-    ids=["too little to save", "restores cost more", "switched off", "stated as free"],
+    ids=["too little to save", "restores cost more", "stated as free"],
 )
 def test_what_could_not_pay_is_not_tried(job: TalkingJob, settings: Settings) -> None:
     run = watched(job, settings, windows=10)

@@ -103,7 +103,7 @@ def test_an_unmeasured_pause_counts_from_the_release_to_the_end_and_says_so() ->
     assert (use.used_s, use.assumed_s, use.learned, use.pause_s) == (7.0, 7.0, False, 1.0)
     assert (
         use.text
-        == "7.0 of 100 paused key-group seconds in the last hour, 7.0 of them not measured, counted for 0 min only"
+        == "7.0 of 100 paused key-group seconds in the last hour, 7.0 of them not measured, counted for 10 s only"
     )
 
 
@@ -129,7 +129,7 @@ def test_a_plan_ends_when_nothing_of_it_is_released_and_the_next_hand_over_does_
     assert [each.phase for each in row.handovers] == [HandoverPhase.DONE], "what has not begun has not failed"
     assert row.stopped == (
         "ended, the disruption budget is used up: 2.0 of 2.5 paused key-group seconds in the last hour, "
-        "counted for 0 min only"
+        "counted for 4 s only"
     )
     assert published(actions).commands == ()
 
@@ -253,7 +253,7 @@ def test_what_reports_tell_counts_by_cause_and_is_in_the_journal_at_once() -> No
     assert (use.pause_s, use.learned) == (1.0, False), "a rebalance says nothing of how long a hand-over takes"
     assert use.text == (
         "36.0 of 100 paused key-group seconds in the last hour, 21.0 of them not measured, 15.0 by rebalances, "
-        "21.0 by losses, counted for 0 min only"
+        "21.0 by losses, counted for 21 s only"
     )
     entry = decode_entry(encode_entry(JournalEntry(execution=made.state)))
     assert entry.execution.disruption == made.state.disruption

@@ -24,12 +24,12 @@ from trimtab_controller.execution.events import Action, GuardActed, PlanDecided,
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.lags import JobWindow, WaitingInputs
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.state import GuardMode, GuardSettings, GuardStop, HandoverPhase, Moved
+from trimtab_controller.execution.state import GuardMode, GuardStop, HandoverPhase, Moved
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import Phase, Refusal
 from trimtab_protocol.messages.names import WorkerId
 
-GUARDED = replace(LIMITS, key_groups_per_handover=1, guard=GuardSettings(windows=2, back_off_s=600.0))
+GUARDED = replace(LIMITS, key_groups_per_handover=1, guard_windows=2)
 TO_W1 = plan((0, W0, W1), (1, W0, W1), (2, W0, W1))
 LONG_S = 6.0
 
@@ -54,7 +54,7 @@ def window(end_s: float, lag_s: float | None, **workers_s: float) -> WindowSeen:
 
 def begun(mode: GuardMode = GuardMode.ROLL_BACK, decided: PlanDecided = TO_W1) -> ExecutionMachine:
     """A plan of which the first key group has moved, and the second is being prepared."""
-    made = started(W0, W0, W0, limits=replace(GUARDED, guard=replace(GUARDED.guard, mode=mode)))
+    made = started(W0, W0, W0, limits=replace(GUARDED, guard=mode))
     made.on_event(T0 - 5, window(T0 - 8, 1.0))
     made.on_event(T0, decided)
     move(made, 0, T0 + 1)

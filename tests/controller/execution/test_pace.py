@@ -15,7 +15,6 @@ from tests.controller.execution.execution_transcripts import (
     W1,
     W2,
     ack,
-    handover,
     kg,
     plan,
     started,
@@ -91,23 +90,6 @@ def test_a_plan_whose_key_groups_pause_for_long_goes_on_with_fewer_at_a_time() -
     assert in_flight(machine) == 3, "a window has raised it"
 
 
-def test_without_it_the_limits_alone_count_whatever_a_job_bears() -> None:
-    limits = replace(PACED, adapt_pace=False, restores_at_first=1)
-    late = JobWindow(whole=WaitingInputs(backlog=1000.0, rate=10.0))
-    machine = started(*[W0] * 12, limits=limits)
-    machine.on_event(T0, plan(*((number, W0, W1) for number in range(12))))
-    assert in_flight(machine) == 4, "it begins at full speed"
-    assert hand_over(machine, T0 + 1, LONG_S) == []
-    assert in_flight(machine) == 4
-    actions = machine.on_event(T0 + 12, replace(window(T0 + 11), jobs={APP: late}))
-    assert not [each for each in actions if isinstance(each, PaceChanged)]
-    assert (in_flight(machine), machine.restores_allowed) == (4, {})
-    successor = ExecutionMachine(CLUSTER, limits, replace(machine.state, generation=2))
-    successor.on_event(T0 + 20, Resumed())
-    hand_over(successor, T0 + 21, 0.1)
-    assert in_flight(successor) == 4, "a new leader goes on as before"
-
-
 def test_an_app_that_is_forgotten_takes_its_numbers_along() -> None:
     machine = started(*[W0] * 12, limits=PACED)
     machine.on_event(T0, plan((0, W0, W1)))
@@ -129,12 +111,13 @@ def test_a_leader_that_takes_over_a_plan_goes_on_carefully() -> None:
     assert in_flight(successor) == 2
 
 
-def test_all_apps_together_have_a_limit() -> None:
-    machine = started(*[W0] * 6, apps=(APP, OTHER), limits=replace(PACED, handovers_in_cluster=5))
-    for app in (APP, OTHER):
+def test_four_apps_go_at_full_speed_and_a_further_one_waits() -> None:
+    apps = tuple(AppId(f"app-{number}") for number in range(5))
+    machine = started(*[W0] * 6, apps=apps, limits=PACED)
+    for app in apps:
         machine.on_event(T0, plan(*((number, W0, W1) for number in range(6)), app=app))
-    assert (in_flight(machine), in_flight(machine, OTHER)) == (4, 1)
-    assert handover(machine, 0, OTHER).key_groups == (kg(0, OTHER),)
+    assert [in_flight(machine, app) for app in apps] == [4, 4, 4, 4, 0]
+    assert PACED.handovers_in_cluster == 16
 
 
 def behind(grown_s: float | None, *, falling: bool = False, silent: tuple[WorkerId, ...] = ()) -> Lag:

@@ -342,7 +342,7 @@ def test_the_workers_of_a_host_stay_off_for_a_time_and_that_can_be_ended_without
     expected = [Drain(**own(worker=each, until=known.at + 7200.0, host=HOST)) for each in WORKERS]  # type: ignore[arg-type]
     assert written(change) == expected
     assert change.text.startswith(
-        f"maintenance of {HOST} for 120 min: {len(WORKERS)} worker{'s'[: len(WORKERS) - 1]} will be drained"
+        f"maintenance of {HOST} for 2 h 0 min: {len(WORKERS)} worker{'s'[: len(WORKERS) - 1]} will be drained"
     )
     nobody = asked(None, **{each.key: each for each in expected})
     assert actions.end_maintenance(nobody, HOST).records == tuple((each.key, BACK) for each in expected)

@@ -115,9 +115,7 @@ def test_what_is_known_of_a_window_is_shown_and_no_longer_when_it_is_unknown() -
         ("forecast_used", "app"): 1.0,
         ("forecast_error_cores", "app", "forecast"): 0.1,
         ("forecast_error_cores", "app", "last_value"): 0.4,
-        ("worker_used_ratio", "app", "w0"): 1.1,
         ("worker_demand_ratio", "app", "w0"): 1.3,
-        ("worker_backlog_tuples", "app", "w0"): 7.0,
         ("backlog_tuples", "app"): 7.0,
         ("host_used_ratio", "h0"): 0.25,
     }

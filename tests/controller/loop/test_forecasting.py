@@ -4,19 +4,19 @@ import pytest
 
 from trimtab_controller.decider.memory.forecasts import (
     DAY,
-    ForecastMode,
     ForecastReport,
     ForecastSettings,
     encode_demand,
     key_of,
 )
+from trimtab_controller.decider.values.scaling import Mode
 from trimtab_controller.loop.recovery import recalled_demand
 from trimtab_controller.loop.status_builder import forecast_status
 from trimtab_models.forecast import Accuracy, Error
 from trimtab_protocol.messages.names import AppId
 
 APP = AppId("orders")
-ADVISE = ForecastSettings(mode=ForecastMode.ADVISE)
+ADVISE = ForecastSettings(mode=Mode.ADVISE)
 
 
 class Told:
@@ -50,7 +50,7 @@ def test_a_successor_recalls_what_it_can_read(caplog: pytest.LogCaptureFixture) 
     assert recalled_demand(messages, ForecastSettings()).series == {}
 
 
-def told(*, better: bool, used: bool = False, mode: ForecastMode = ForecastMode.ACT) -> ForecastReport:
+def told(*, better: bool, used: bool = False, mode: Mode = Mode.ACT) -> ForecastReport:
     model, last = Error(mae=0.1 if better else 0.5, smape=3.0), Error(mae=0.5, smape=12.0)
     tested = Accuracy(horizon=2, tested=100, scored=90, model=model, last=last, seasonal=last)
     return ForecastReport(
@@ -63,7 +63,7 @@ def test_a_forecast_is_told_with_its_error_beside_that_of_the_last_value() -> No
     assert found is not None
     errors = "mean error 0.10 cores (3 %), of the last value 0.50 (12 %)"
     assert found.text == f"5.20 cores at most, 10 min ahead; {errors}"
-    advised = forecast_status(told(better=True, mode=ForecastMode.ADVISE))
+    advised = forecast_status(told(better=True, mode=Mode.ADVISE))
     assert advised is not None
     assert advised.text == f"{found.text} (advise: nothing follows it)"
     worse = forecast_status(told(better=False))

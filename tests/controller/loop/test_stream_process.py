@@ -128,8 +128,8 @@ def hooks() -> Iterator[list[Hook]]:
 
 
 def program(hooks: list[Hook], text: str, timeout_s: float = 60.0) -> Hook:
-    settings = ScalingSettings(hook=(sys.executable, "-c", text), hook_timeout_s=timeout_s)
-    hooks.append(Hook(settings))
+    settings = ScalingSettings(hook=(sys.executable, "-c", text))
+    hooks.append(Hook(settings, limit_s=timeout_s))
     return hooks[-1]
 
 

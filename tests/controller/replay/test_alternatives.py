@@ -2,9 +2,9 @@
 
 import pytest
 
-from trimtab_controller.configuration import BadConfiguration
 from trimtab_controller.replay.alternatives import MAX_ALTERNATIVES, alternatives
 from trimtab_controller.solver.answer import Method
+from trimtab_process.toml_files import BadConfiguration
 
 DOCUMENT = {
     "controller": {"cluster": "c"},

@@ -20,7 +20,7 @@ W2 = WorkerId("w2")
 EVEN = {kg(partition): (W0, W1)[partition % 2] for partition in range(KEY_GROUPS)}
 ACT = (
     "scaling.mode=act,scaling.scale_up_delay_s=20,scaling.scale_down_delay_s=20,scaling.restart_s=30,"
-    "scaling.scale_down_max_factor=0.9,scaling.min_workers=1,scaling.max_utilisation_after_loss=10"
+    "scaling.min_workers=1"
 )
 
 

@@ -16,6 +16,7 @@ from trimtab_controller.stream.configuration import StreamConfiguration, StreamS
 from trimtab_controller.stream.outlet import Turns
 from trimtab_controller.stream.session import keys_at_start
 from trimtab_controller.stream.signatures import Refused, Verdict
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.settings.kafka import KafkaSettings
 
@@ -81,14 +82,13 @@ def test_everything_given() -> None:
         "checkpoint_dir": "hdfs://n/x",
         "window_s": 60,
         "watermark_s": 2.5,
-        "patience_s": 1,
         "expected_hosts": ["h0", "h1"],
         "embedded": False,
         "warm_standby": False,
         "spark": {"spark.master": "local[2]", "spark.sql.shuffle.partitions": 64, "spark.ui.enabled": True},
     }
     found = read_stream_settings(section, "stream")
-    assert (found.window_ms, found.watermark_ms, found.patience_ms) == (60_000, 2_500, 1_000)
+    assert (found.window_ms, found.watermark_ms, found.patience_ms) == (60_000, 2_500, 1_800)
     assert (found.expected_hosts, found.embedded, found.warm_standby) == (frozenset({"h0", "h1"}), False, False)
     assert dict(found.spark) == {
         "spark.master": "local[2]",
@@ -147,7 +147,7 @@ def test_the_file_with_the_deciders_sections(tmp_path: Path) -> None:
 def test_a_bad_file_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "controller.toml"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(BadMessage):
+    with pytest.raises(BadConfiguration):
         load(file)
 
 

@@ -12,14 +12,15 @@ from typing import Any
 import trimtab_controller.stream.configuration
 from benchmarks.dyndl.generate import encode_scheduling
 from tests.fuzz.fuzzed.decoder import Decoder, Form, joined, parted
-from trimtab_agent.configuration import ConfigurationError, load_configuration
+from trimtab_agent.configuration import load_configuration
 from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
-from trimtab_controller.configuration import BadConfiguration, load
+from trimtab_controller.configuration import load
 from trimtab_models.instances.reading import BadInstance
 from trimtab_models.instances.scheduling import parse_scheduling
 from trimtab_models.instances.sizing import parse_sizing
 from trimtab_models.instances.snapshot import encode_snapshot, parse_snapshot
 from trimtab_models.instances.topology import parse_topology
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.names import HostId
@@ -204,9 +205,9 @@ def toml(name: str, text: str, read: Callable[[Path], Any], refusal: type[Except
 
 
 DECODERS = (
-    toml("agent.toml", AGENT, load_configuration, ConfigurationError),
+    toml("agent.toml", AGENT, load_configuration, BadConfiguration),
     toml("controller.toml", CONTROLLER, load, BadConfiguration),
-    toml("stream's part of it", CONTROLLER, trimtab_controller.stream.configuration.load, BadMessage),
+    toml("stream's part of it", CONTROLLER, trimtab_controller.stream.configuration.load, BadConfiguration),
     toml("kafka.toml of an app", KAFKA, broker_options, BadKafkaFile),
     Decoder(
         name="trust file", samples=(write_trust([KEY.public]).encode(),), decode=read_trusted, form=Form.OTHER,

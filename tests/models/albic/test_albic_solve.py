@@ -392,7 +392,7 @@ def test_six_flows_of_a_tuple_a_second_between_gigabytes_move_nothing(state_byte
 
 def test_a_charge_is_a_core_for_the_restore_over_the_time_to_pay_back():
     assert repaid_charge(np.array([RESTORED_BYTES_S * PAY_BACK_S])).tolist() == [100.0]
-    assert repaid_charge(np.array([1e7]), bytes_s=1e6, unit_s=2.0, pay_back_s=120.0).tolist() == [10.0]
+    assert repaid_charge(np.array([8.8e7]), bytes_s=1e6, unit_s=2.0).tolist() == [5.0]
 
 
 def test_only_flows_that_cost_something_are_brought_together():

@@ -10,7 +10,6 @@ from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettin
 from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.events import ExecutionLimits
-from trimtab_controller.execution.state import GuardSettings
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_protocol.messages.names import AppId, OperatorId
@@ -28,7 +27,8 @@ LIMITS = ExecutionLimits(
     handover_timeout_s=8.0,
     attempts=3,
     max_lag_s=2.0,
-    guard=GuardSettings(windows=1, back_off_s=30.0),
+    guard_windows=1,
+    guard_back_off_s=30.0,
 )
 ASKING = PlanSettings(mode=PlanMode.APPROVE, approval_s=60.0, keep_moved_s=40.0)
 
@@ -80,7 +80,6 @@ def configuration(keys: KeyFiles, traits: Traits, *, balance: Settings, limits: 
         stream=StreamSettings(checkpoint_dir="unused", window_s=WINDOW_S, embedded=False),
         balance=balance,
         needs=Requirements(),
-        solver_time_limit_s=2.0,
         execution=execution,
         plans=replace(plans, times=traits.times),
         rules=traits.rules,

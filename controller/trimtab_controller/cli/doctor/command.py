@@ -32,12 +32,13 @@ from trimtab_controller.cli.doctor.findings import Check, Finding, Level, fault,
 from trimtab_controller.cli.doctor.host import see_checkpoint, see_jars, see_java, see_keys, see_port
 from trimtab_controller.cli.doctor.host_checks import judge_checkpoint, judge_jars, judge_java, judge_keys, judge_port
 from trimtab_controller.cli.parsers import config_of
-from trimtab_controller.configuration import BadConfiguration, Configuration, load
+from trimtab_controller.configuration import Configuration, load
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.security.acl import Role, Rules
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_trust
+from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.names import Topics, keys_transactional_id, topic_settings
 from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import BadKey, TrustedKeys

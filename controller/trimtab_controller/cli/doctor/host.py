@@ -6,13 +6,13 @@ import shutil
 import socket
 import stat
 import subprocess
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from trimtab_controller.cli.doctor.host_checks import CheckpointSeen, JarsSeen, JavaSeen, KeysSeen, PortSeen
 from trimtab_controller.jars.fetching import JarError, cache_folder, list_folder, read_checksums, verify
 from trimtab_controller.jars.java import JavaMissingError, java_command
 from trimtab_controller.security.keys import KeyFiles
+from trimtab_process.health import answer_on
 from trimtab_protocol.settings.listen import Listen
 from trimtab_protocol.signing.keys import BadKey
 
@@ -105,12 +105,7 @@ def see_port(listen: Listen) -> PortSeen:
 
 
 def _is_ours(listen: Listen) -> bool:
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
-    connection = HTTPConnection(everywhere.get(listen.address, listen.address), listen.port, timeout=ANSWER_LIMIT_S)
     try:
-        connection.request("GET", "/metrics")
-        return METRICS_OF_OURS in connection.getresponse().read(METRICS_READ_BYTES)
-    except (OSError, HTTPException):
+        return METRICS_OF_OURS in answer_on(listen, "/metrics", limit_s=ANSWER_LIMIT_S, most=METRICS_READ_BYTES)[1]
+    except OSError:
         return False
-    finally:
-        connection.close()

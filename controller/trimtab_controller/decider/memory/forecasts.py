@@ -9,17 +9,17 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from math import nan
 from typing import Annotated, ClassVar
 
 import numpy as np
 
+from trimtab_controller.decider.values.scaling import Mode
 from trimtab_models.forecast import MAX_STALE, MIN_PERIODS, Accuracy, Fitted, Floats, NoForecast, predict
 from trimtab_models.forecast import fit as fit_series
 from trimtab_protocol.messages.codec import Key, Most, Range, Wire, decoded, encoded
-from trimtab_protocol.messages.decode import BadMessage, Fault, check_name
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.wording import time_span
 
 STEP_S = 300
 """Seconds of a step."""
@@ -33,8 +33,6 @@ DIGITS = 4
 """Digits of cores behind the point in a record."""
 MAX_CORES = 1e9
 """The largest demand of a record, in cores."""
-MAX_DIGITS = 9
-"""Digits of a day in a key."""
 VERSION = 1
 KEY_PREFIX = b"demand/"
 
@@ -144,14 +142,6 @@ def key_of(app: AppId, day: int) -> bytes:
     return KEY_PREFIX + f"{app}/{day}".encode()
 
 
-def day_of(key: bytes) -> tuple[AppId, int]:
-    """App and day of the key of a record; raises BadMessage."""
-    app, slash, day = key.removeprefix(KEY_PREFIX).decode(errors="replace").rpartition("/")
-    if not key.startswith(KEY_PREFIX) or not slash or not (day.isascii() and day.isdigit() and len(day) <= MAX_DIGITS):
-        raise BadMessage(Fault.RANGE, "key", key[:200], f"{KEY_PREFIX.decode()}APP/DAY")
-    return AppId(check_name(app, "key")), int(day)
-
-
 def encode_demand(app: AppId, day: int, values: list[float | None]) -> bytes:
     """The record of a day."""
     return encoded(DemandRecord(app=app, day=day, values=tuple(values)))
@@ -192,7 +182,7 @@ class Peak:
     last_error: float
 
     def __str__(self) -> str:
-        when = f"in {self.in_s / 60.0:.0f} min" if self.in_s >= 60.0 else "now"
+        when = f"in {time_span(self.in_s)}" if self.in_s >= 60.0 else "now"
         return (
             f"the forecast of {self.cores:.2f} cores {when} "
             f"(mean error {self.error:.2f} cores, of the last value {self.last_error:.2f})"
@@ -213,19 +203,15 @@ class Ahead:
 NOTHING_AHEAD = Ahead()
 
 
-class ForecastMode(StrEnum):
-    """What the controller does about the demand to come."""
-
-    OFF = "off"  # nothing: it remembers no demand, and forecasts none
-    ADVISE = "advise"  # it says what it forecasts, and how good its forecasts have been
-    ACT = "act"  # the number of workers also follows forecasts that have been better than the last value
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastSettings:
-    """Default is `off`: the number of workers follows the demand that is there."""
+    """The configuration's [forecast].
 
-    mode: ForecastMode = ForecastMode.OFF
+    Off: no demand is remembered.  Advise: it is said what is forecast, and how good that has been.  Act: the number of
+    workers also follows forecasts that have been better than the last value.
+    """
+
+    mode: Mode = Mode.OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +246,7 @@ class ForecastReport:
     near: Accuracy | None = None
     far: Accuracy | None = None
     used: bool = False
-    mode: ForecastMode = ForecastMode.OFF
+    mode: Mode = Mode.OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +276,7 @@ class Forecasts:
     @property
     def is_on(self) -> bool:
         """Whether anything is forecast."""
-        return self.settings.mode is not ForecastMode.OFF
+        return self.settings.mode is not Mode.OFF
 
     def observe(
         self, start_s: float, end_s: float, demands: Mapping[AppId, float | None], times: Mapping[AppId, Times]
@@ -349,7 +335,7 @@ class Forecasts:
     def ahead(self, app: AppId) -> Ahead:
         """What the number of workers may follow."""
         fit, times = self._fits.get(app), self._times.get(app)
-        if self.settings.mode is not ForecastMode.ACT or fit is None or times is None:
+        if self.settings.mode is not Mode.ACT or fit is None or times is None:
             return NOTHING_AHEAD
         values = self._values(app)
         if values is None or not isinstance(fit.found, Fitted):
@@ -374,7 +360,7 @@ class Forecasts:
         near, far = fit.found.tests
         ahead = self._values(app)
         peak = None if ahead is None else float(ahead[: self._steps(app, times.lead_s)].max())
-        used = self.settings.mode is ForecastMode.ACT and peak is not None and (near.is_better or far.is_better)
+        used = self.settings.mode is Mode.ACT and peak is not None and (near.is_better or far.is_better)
         return ForecastReport(
             known_s=known_s,
             why="the last values are unknown" if peak is None else "",

@@ -18,6 +18,7 @@ from trimtab_controller.decider.memory.observe import (
     parts_of,
     placed_workers,
 )
+from trimtab_controller.decider.memory.openings import Openings
 from trimtab_controller.decider.memory.orphans import Orphans
 from trimtab_controller.decider.memory.predictions import PredictionTracker, RoundMeasured
 from trimtab_controller.decider.memory.remote_costs import Recalled as Recalled
@@ -163,6 +164,7 @@ class Memory:
         self.remote_costs = RemoteCostTracker(recalled)
         self.kept = AbsenceTracker()
         self.left_alone = LeftAlone()
+        self.openings = Openings()
         self.known = WindowResult()
         self._forgiven: frozenset[str] = frozenset()  # plans that the guard has ended, and that hold up nothing more
 

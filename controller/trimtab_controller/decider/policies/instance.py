@@ -57,7 +57,7 @@ def question_of(view: PlannableView, settings: Settings, time_limit_s: float) ->
         copies=view.copies,
         pinned=_pinned(view),
         placing=_placing(view),
-        charge=_charge(view, settings) if albic else None,
+        charge=_charge(view) if albic else None,
     )
 
 
@@ -121,14 +121,11 @@ def _flows(view: PlannableView) -> Flows:
     )
 
 
-def _charge(view: PlannableView, settings: Settings) -> Floats:
+def _charge(view: PlannableView) -> Floats:
     """The load that the move of each key group must save at least, to pay back its restore."""
     restore = view.restore
     return repaid_charge(
-        np.maximum(1.0, view.owned.assumed_state_bytes),
-        bytes_s=restore.bytes_s,
-        unit_s=restore.unit_s,
-        pay_back_s=settings.pay_back_s,
+        np.maximum(1.0, view.owned.assumed_state_bytes), bytes_s=restore.bytes_s, unit_s=restore.unit_s
     )
 
 

@@ -20,6 +20,7 @@ from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Plan, PlanReason
 from trimtab_controller.solver.answer import Answer
+from trimtab_models.albic.problem import PAY_BACK_S
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.wording import first_few
 
@@ -49,10 +50,10 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
     full = bottleneck_in(filled)
     evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
     together = _saves_enough(answer, settings)
-    paid = together and pays_back(wanted.view, answer, within_s=settings.pay_back_s)
+    paid = together and pays_back(wanted.view, answer)
     due = _moves_what_must(wanted, answer)
     if not answer.moves or not (due or evened or paid):
-        unpaid = f", too little to make up for restores in {settings.pay_back_s:g} s" if together and not paid else ""
+        unpaid = f", too little to make up for restores in {PAY_BACK_S:g} s" if together and not paid else ""
         most = settings.moves_for(wanted.view.max_moves)
         detail = (
             f"{wanted.view.app}: {wanted.detail}, but {most} moves bring it only from "

@@ -46,7 +46,7 @@ from trimtab_controller.decider.values.decision import (
     StandbysPlaced,
     not_ready,
 )
-from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings, PlanTimes
+from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.collocation import why_not_used
@@ -360,8 +360,7 @@ class Policies:
         if isinstance(found, Skip):
             trial = self._trial(now, view, found)
             return found if trial is None else self._as_mode_says(now, view, trial)
-        times = present.plans.times_of(app)
-        waits = frozen(now, times, app, found.reason, found.detail) or self._hold(now, found)
+        waits = self._frozen(now, app, found.reason, found.detail) or self._hold(now, found)
         return waits or within(found, turn.use, present.settings.max_migrations)
 
     def view_to_plan(self, now: float, view: SmoothedView, *wishes: Intent) -> PlannableView:
@@ -517,11 +516,17 @@ class Policies:
         """What becomes of a plan: a dry run only shows it."""
         present, plan = self.situation, planned.plan
         # The solver may have begun before a time in which none begins, and trials need no solver.
-        waits = frozen(now, present.plans.times_of(plan.app), plan.app, plan.reason, plan.detail)
-        if waits is not None:
+        if (waits := self._frozen(now, plan.app, plan.reason, plan.detail)) is not None:
             return waits
         found = as_mode_says(now, planned, present.plans) if present.acting else planned
         return self._begun(now, view, found) if present.acting and isinstance(found, Planned) else found
+
+    def _frozen(self, now: float, app: AppId, reason: PlanReason, detail: str) -> Skip | None:
+        """The decision to let a plan for balance wait for another time; None: it may begin."""
+        times = self.situation.plans.times_of(app)
+        if reason not in FOR_BALANCE or (closed := self.situation.memory.openings.closed(times, now)) is None:
+            return None
+        return Skip(reason=SkipReason.PLANS_FROZEN, detail=f"{app}: {detail}, but {closed}", app=app)
 
     def _begun(self, now: float, view: PlannableView, planned: Planned) -> Planned:
         """A plan that is carried out, with standbys."""
@@ -533,13 +538,6 @@ class Policies:
 
 def _is_first(decision: Planned | Proposed) -> bool:
     return decision.plan.reason is PlanReason.FIRST and not (isinstance(decision, Planned) and decision.id)
-
-
-def frozen(now: float, times: PlanTimes, app: AppId, reason: PlanReason, detail: str) -> Skip | None:
-    """The decision to let a plan for balance wait for another time; None: it may begin."""
-    if reason not in FOR_BALANCE or (closed := times.closed(now)) is None:
-        return None
-    return Skip(reason=SkipReason.PLANS_FROZEN, detail=f"{app}: {detail}, but {closed}", app=app)
 
 
 CLUSTER: tuple[DecisionPolicy[float, Decision], ...] = (

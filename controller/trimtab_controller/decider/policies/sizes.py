@@ -82,7 +82,8 @@ class Starts:
 class SizeRounds:
     """`verdicts` = what should become of each app's size; apps without a word of an operator are left out in mode off.
 
-    `plans`: only in an app whose plans are carried out does the size change without an operator's word.
+    `plans`: only in an app whose plans are carried out does the size change without an operator's word, and in none of
+    its freezes.
     `catch_up_s` and `method` as in `Settings`.  `forecasts` = the demand to come.  `starts` = how long started workers
     took until they ran.  `waiting` = apps whose hook runs.  `failures` = apps whose hook has failed, and how.
     `held` = apps whose change waits for room in the disruption budget, and what the budget says.
@@ -289,7 +290,10 @@ class SizeRounds:
             restarting=() if restart is None else restart.draining,
         )
         facts = replace(facts, saving=self._saving(view, facts.expected(), settings))
-        verdict, need = judge(facts, settings, need=self._needs.get(app), changes=size.changes, word=word)
+        frozen = self.plans.times_of(app).frozen(view.end_s)
+        verdict, need = judge(
+            facts, settings, need=self._needs.get(app), changes=size.changes, word=word, frozen=frozen
+        )
         self._needs.pop(app, None)
         if need is not None:
             self._needs[app] = need

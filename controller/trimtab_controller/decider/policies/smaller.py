@@ -5,7 +5,7 @@ The rule: with the fewest workers that may stay,
 1. the utilisation is at most the target,
 2. the key groups can be spread so that no worker is above `max_utilisation` (`can_be_spread`),
 3. if the app has standbys: after the loss of any one host the survivors, evenly loaded, are at most at
-   `max_utilisation_after_loss` (the N-1 bound), and there are enough hosts for owner and standbys;
+   what they have (the N-1 bound), and there are enough hosts for owner and standbys;
 4. the disks of the hosts that remain can take the state of those that leave, and what these follow (`disks_suffice`);
 5. of the workers that rules allow for key groups enough remain for their load, their owner and their standbys.
 
@@ -40,7 +40,8 @@ from trimtab_models.albic.scores import scored_among
 from trimtab_protocol.wording import first_few
 
 ROUNDING = 1e-9
-
+LEAVE_AT_MOST = 0.6
+"""Share of an app's workers that leave in one step at most, but one in any case: Flink's `scale-down.max-factor`."""
 PARTS = (1.0, 0.5, 0.25, 0.125)
 """The largest part, as a share of what the smallest worker may carry; tried in this order."""
 
@@ -56,7 +57,7 @@ class Leavers:
 def leavers(facts: SizeFacts, settings: ScalingSettings) -> Leavers:
     """The most workers that may leave in one step."""
     staying = facts.staying
-    most = min(max(1, int(len(staying) * settings.scale_down_max_factor)), len(staying) - settings.min_workers)
+    most = min(max(1, int(len(staying) * LEAVE_AT_MOST)), len(staying) - settings.min_workers)
     candidates = cheapest(facts)
     if not candidates:
         return Leavers(obstacle=why_none(facts))
@@ -120,9 +121,8 @@ def _obstacle(facts: SizeFacts, settings: ScalingSettings, gone: Sequence[SizedW
         found = f"{len(hosts)} hosts" if len(hosts) > 1 else "one host"
         return f"{size} would be on {found}, and owners and standbys need {needed}"
     bound = bound_after_loss(facts, left)
-    if bound > settings.max_utilisation_after_loss + ROUNDING:
-        limit = f"above {settings.max_utilisation_after_loss:.0%}"
-        return f"{size} would be at {bound:.0%} at least after the loss of a host, {limit}"
+    if bound > 1.0 + ROUNDING:
+        return f"{size} would be at {bound:.0%} at least after the loss of a host, above 100%"
     return ""
 
 

@@ -2,7 +2,7 @@
 
 The cost of a tuple between workers is learned from key groups with local and with remote partners.  Where every pair
 is apart, as in the worst start of Madsen et al. (2017, section 5.4), there is nothing to compare, and the cost would
-stay unknown for ever.  So where the largest saving that is still possible would be worth a plan, `trial_pairs` pairs of
+stay unknown for ever.  So where the largest saving that is still possible would be worth a plan, `TRIAL_PAIRS` pairs of
 these two operators come together, the busiest ones first.  No worker gets further from the mean than half of the
 band, and the restores must cost less than that saving pays back.  At most half of those apart come together at once,
 so that others are left to compare with in the same windows.  Pairs that are together already count, so nothing has
@@ -28,6 +28,7 @@ from trimtab_controller.decider.window.view import PlannableView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import PlanReason
 from trimtab_models.albic.fit import CHANCE, CostFit, TupleCost, Unknown, student_quantile
+from trimtab_models.albic.problem import PAY_BACK_S
 from trimtab_models.albic.scores import Pairs, scored_among
 from trimtab_protocol.messages.names import OperatorId, WorkerId
 
@@ -36,6 +37,8 @@ END_S = 0.00025
 measures 0.6 ms for both."""
 SETTLING_WINDOWS = 4
 """Windows after a round until the costs have learned from it."""
+TRIAL_PAIRS = 12
+"""So many pairs of two operators come together in all.  `remote_tuple_cpu_s`, once stated, ends all trials."""
 MOST_TRIED = 50
 """Pairs that are tried against band, rules and the hosts' limits."""
 
@@ -78,7 +81,7 @@ def trial_in(
         return None
     for edge in _edges(view, fits):
         if moves := _moves(view, edge, settings):
-            return _planned(view, edge, moves, settings)
+            return _planned(view, edge, moves)
     return None
 
 
@@ -125,7 +128,7 @@ def _moves(view: PlannableView, edge: _Edge, settings: Settings) -> dict[int, Wo
     table = view.owned
     apart = ~edge.pairs.together(np.array(table.owner))
     half = (int(apart.sum()) + 1) // 2  # what stays apart shows what changes for all meanwhile
-    wanted = min(settings.trial_pairs - int((~apart).sum()), settings.max_migrations, half)
+    wanted = min(TRIAL_PAIRS - int((~apart).sum()), settings.max_migrations, half)
     if view.none_direct:
         wanted = min(wanted, 1)
     cores = edge.saving_s * float(edge.pairs.rate[apart].sum())
@@ -144,7 +147,7 @@ def _moves(view: PlannableView, edge: _Edge, settings: Settings) -> dict[int, Wo
             break
     moved = list(moves)
     cost_s = len(moved) * view.restore.unit_s + float(table.assumed_state_bytes[moved].sum()) / view.restore.bytes_s
-    return moves if cost_s <= cores * settings.pay_back_s else {}
+    return moves if cost_s <= cores * PAY_BACK_S else {}
 
 
 def _join(
@@ -168,9 +171,9 @@ def _join(
     return None
 
 
-def _planned(view: PlannableView, edge: _Edge, moves: Mapping[int, WorkerId], settings: Settings) -> Planned:
+def _planned(view: PlannableView, edge: _Edge, moves: Mapping[int, WorkerId]) -> Planned:
     detail = (
         f"trial: {len(moves)} pairs of {edge.source} and {edge.target} come together, "
-        f"at most {settings.trial_pairs} in all, to learn what that saves"
+        f"at most {TRIAL_PAIRS} in all, to learn what that saves"
     )
     return Planned(plan=plan_for(view, moves, filled_by(view, moves), PlanReason.COLLOCATION, detail))

@@ -54,8 +54,9 @@ def judge(
     need: LastingNeed | None = None,
     changes: Sequence[SizeChange] = (),
     word: Scale | None = None,
+    frozen: str | None = None,
 ) -> tuple[SizeVerdict, LastingNeed | None]:
-    """The verdict after this window, and the need that it leaves."""
+    """The verdict after this window, and the need that it leaves.  `frozen` = why no size changes by itself now."""
     present = len(facts.staying)
     aim = _by_word(facts, word) if word is not None else _by_demand(facts, settings)
     change = aim.wanted - present
@@ -63,7 +64,9 @@ def judge(
     now = _continued(need, direction, facts)
     vain = word is None and direction is SizeDirection.OUT and _in_vain(facts, settings, changes)
     asked = facts if word is not None else facts.expected()
-    obstacle = "" if now is None else _obstacle(asked, settings, now, changes, by_word=word is not None, vain=vain)
+    obstacle = ""
+    if now is not None:
+        obstacle = _obstacle(asked, settings, now, changes, by_word=word is not None, vain=vain, frozen=frozen)
     due = now is not None and not obstacle
     anyone = word is not None or present < settings.min_workers
     pool = tuple(each for each in facts.pool if helps(each) or anyone)
@@ -126,8 +129,7 @@ def _by_demand(facts: SizeFacts, settings: ScalingSettings) -> _Aim:
     if present < settings.min_workers:
         wanted, why = settings.min_workers, f"min_workers is {settings.min_workers}"
     elif max(found, facts.expected().utilisation) > settings.max_utilisation + ROUNDING:
-        most = max(1, int(present * settings.scale_up_max_factor))
-        more = max(_to_target(each, settings, most) for each in (facts, facts.expected()))
+        more = max(_to_target(each, settings) for each in (facts, facts.expected()))
         wanted = min(present + more, max(present, settings.max_workers))
         why = f"demand above {settings.max_utilisation:.0%}"
         why += f" by {facts.ahead.soon}" if found <= settings.max_utilisation + ROUNDING else ""
@@ -151,12 +153,13 @@ def _by_demand(facts: SizeFacts, settings: ScalingSettings) -> _Aim:
     return _Aim(wanted=wanted, why=why)
 
 
-def _to_target(facts: SizeFacts, settings: ScalingSettings, most: int) -> int:
-    """How many workers bring the utilisation to the target, `most` at most."""
+def _to_target(facts: SizeFacts, settings: ScalingSettings) -> int:
+    """How many workers bring the utilisation to the target; a step at most doubles the app, or adds one."""
     capacities = [worker.capacity for worker in facts.workers if worker.id in facts.leaving]
     capacities += [worker.gain for worker in facts.pool if helps(worker)]
     usual = median([worker.capacity for worker in facts.staying] or capacities or [1.0])
     capacity, count = facts.capacity, len(facts.staying)
+    most = max(1, count)
     for added in range(1, most + 1):
         capacity += capacities[added - 1] if added <= len(capacities) else usual
         needed = facts.demand + facts.arrears + facts.fixed * (count + added)
@@ -187,6 +190,7 @@ def _obstacle(
     *,
     by_word: bool,
     vain: bool,
+    frozen: str | None,
 ) -> str:
     """What a wanted change waits for; empty if for nothing."""
     if facts.starting:
@@ -206,8 +210,8 @@ def _obstacle(
         return f"waiting for collocation, which saves {facts.saving:.2f} cores in the potential plan"
     if vain:
         return "but the last scale-out did not raise the rate"
-    if any(freeze.covers(facts.end_s) for freeze in settings.freezes()):
-        return "frozen by [scaling] freeze"
+    if frozen is not None:
+        return f"but {frozen}"
     recent = [change.at for change in changes if change.at > facts.end_s - HOUR_S]
     if len(recent) >= settings.max_changes_per_hour and not facts.leaving:
         return f"{len(recent)} changes in the last hour, and {settings.max_changes_per_hour} may be"

@@ -1,4 +1,4 @@
-"""What happens to the plans of each app, and when plans for balance may begin: the configuration's [plans].
+"""What happens to the plans of each app, and when they may begin: the configuration's [plans].
 
 Times in which something happens or does not are cron expressions with a time zone.  An expression matches the minutes
 in which it holds, as in Flink's `excluded.periods`: `* 9-17 * * mon-fri` is every minute from 9:00 to 17:59 on
@@ -17,17 +17,13 @@ from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from trimtab_protocol.messages.codec import Most, NotSent, Range, Text, keys_of, with_keys
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.messages.names import AppId
-from trimtab_protocol.wording import time_span
 
 MINUTE = timedelta(minutes=1)
 DURATION = re.compile(r"(.+?)\s+for\s+([1-9][0-9]{0,4})([mhd])")
 UNITS = {"m": MINUTE, "h": timedelta(hours=1), "d": timedelta(days=1)}
 LONGEST = timedelta(days=7)
-FORESEEN_S = 7 * 86_400.0
-"""How far ahead the end of what holds plans back is looked for: that of `* * * * *` never comes."""
-
 DAY_S = 86_400.0
 MAX_APPS = 10_000
 """Apps with a mode of their own."""
@@ -96,7 +92,10 @@ def zone_of(name: str) -> tzinfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTimes:
-    """In `freeze` no plan for balance begins; if there are `windows`, none begins outside them.  Raises BadPeriod."""
+    """In `freeze` no plan for balance begins, and no size changes by itself.
+
+    If there are `windows`, no plan for balance begins outside them.  Raises BadPeriod.
+    """
 
     freeze: Annotated[tuple[str, ...], Most(MAX_EXPRESSIONS)] = ()
     windows: Annotated[tuple[str, ...], Most(MAX_EXPRESSIONS)] = ()
@@ -109,36 +108,17 @@ class PlanTimes:
     def _periods(self, expressions: tuple[str, ...]) -> list[CronPeriod]:
         return [CronPeriod(expression=each, timezone=self.timezone) for each in expressions]
 
-    def closed(self, now: float) -> str | None:
-        """Why no plan for balance begins at this time (epoch seconds); None: it may."""
-        if (why := self._held(now)) is None:
-            return None
-        if (at := _next_open(self, now)) is None:
-            return f"{why}; no plan may begin in the next days"
-        shown = datetime.fromtimestamp(at, zone_of(self.timezone))
-        return f"{why}; plans may begin from {shown:%a %d %b %H:%M} ({self.timezone}) on, in {time_span(at - now)}"
+    def frozen(self, at: float) -> str | None:
+        """Which freeze holds at a time (epoch seconds); None: none does."""
+        found = next((each for each in self._periods(self.freeze) if each.covers(at)), None)
+        return None if found is None else f"[plans] freeze holds: {found.expression} ({self.timezone})"
 
-    def _held(self, at: float) -> str | None:
-        """What holds plans back at a time."""
-        for each in self._periods(self.freeze):
-            if each.covers(at):
-                return f"[plans] freeze holds: {each.expression} ({self.timezone})"
+    def closed(self, at: float) -> str | None:
+        """Why no plan for balance begins at a time (epoch seconds); None: it may."""
+        if (freeze := self.frozen(at)) is not None:
+            return freeze
         windows = self._periods(self.windows)
         return "it is outside [plans] windows" if windows and not any(each.covers(at) for each in windows) else None
-
-
-_OPEN: dict[PlanTimes, tuple[float, float, float | None]] = {}
-"""What `_next_open` has found last: it holds for questions between the first two times."""
-
-
-def _next_open(times: PlanTimes, now: float) -> float | None:
-    """The first minute in which nothing holds (epoch seconds); None: not within FORESEEN_S."""
-    first, last, found = _OPEN.get(times, (0.0, 0.0, None))
-    if not first <= now < last:
-        minutes = (now - now % 60.0 + 60.0 * number for number in range(1, round(FORESEEN_S / 60.0)))
-        found = next((each for each in minutes if times._held(each) is None), None)
-        _OPEN[times] = now, found or now + DAY_S, found
-    return found
 
 
 def read_times(general: PlanTimes, fields: Fields) -> PlanTimes:
@@ -196,9 +176,6 @@ def read_plans(fields: Fields) -> PlanSettings:
     own_times: dict[AppId, PlanTimes] = {}
     if fields.has("apps"):
         for app, at, value in fields.members("apps", limit=MAX_APPS):
-            if not isinstance(value, dict):
-                modes[AppId(app)] = _mode(at, value)
-                continue
             own = Fields(value, at)
             if own.has("mode"):
                 modes[AppId(app)] = own.choice("mode", PlanMode)
@@ -206,11 +183,3 @@ def read_plans(fields: Fields) -> PlanSettings:
             own.done()
     fields.done()
     return replace(general, times=times, apps=modes, app_times=own_times)
-
-
-def _mode(at: str, value: object) -> PlanMode:
-    text = check_text(value, at, 100)
-    try:
-        return PlanMode(text)
-    except ValueError:
-        raise BadMessage(Fault.RANGE, at, text, "one of " + ", ".join(PlanMode)) from None

@@ -5,15 +5,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
-from trimtab_controller.decider.values.plan_settings import BadPeriod, CronPeriod
-from trimtab_protocol.messages.codec import Most, NotSent, Range, Text, keys_of
+from trimtab_controller.decider.values.plan_settings import DAY_S
+from trimtab_protocol.messages.codec import Most, NotSent, Range, keys_of
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.messages.intents import MAX_WORKERS
 from trimtab_protocol.messages.names import AppId
 
-DAY_S = 86_400.0
-MAX_FREEZES = 100
-"""Expressions of `[scaling] freeze`."""
 MAX_HOOK_WORDS = 100
 """Words of the command line `[scaling] hook`."""
 MAX_APPS = 1_000
@@ -35,11 +32,9 @@ class ScalingSettings:
 
     Utilisation = demand / capacity of the workers that stay.  Outside the band from `min_utilisation` to
     `max_utilisation` the size changes so that the app is at most at `target_utilisation`, once it was outside for
-    `scale_up_delay_s` or `scale_down_delay_s` without a break.  A step adds at most `scale_up_max_factor` of the
-    workers, and removes at most `scale_down_max_factor` of them, but one in any case.  `restart_s`: how long a started
-    worker takes until it runs, until one was seen to start (`Starts`); it is waited for at least so long.
-    `max_utilisation_after_loss`: the highest utilisation that the loss of one host may lead to after a scale-in.
-    `hook` = command line of a program that adds workers from outside; empty: there is none.
+    `scale_up_delay_s` or `scale_down_delay_s` without a break.  `restart_s`: how long a started worker takes until it
+    runs, until one was seen to start (`Starts`); it is waited for at least so long.  `hook` = command line of a program
+    that adds workers from outside; empty: there is none.
 
     `apps` = the settings, by key, in which single apps differ.
     """
@@ -48,19 +43,13 @@ class ScalingSettings:
     target_utilisation: Annotated[float, Range(0.05, 1.0)] = 0.7
     min_utilisation: Annotated[float, Range(0.0, 1.0)] = 0.4
     max_utilisation: Annotated[float, Range(0.05, 1.0)] = 0.85
-    max_utilisation_after_loss: Annotated[float, Range(0.05, 10.0)] = 1.0
     scale_up_delay_s: Annotated[float, Range(0.0, DAY_S)] = 30.0
     scale_down_delay_s: Annotated[float, Range(0.0, 7 * DAY_S)] = 3600.0
-    scale_up_max_factor: Annotated[float, Range(0.0, 1000.0)] = 1.0
-    scale_down_max_factor: Annotated[float, Range(0.0, 1.0)] = 0.6
     restart_s: Annotated[float, Range(1.0, DAY_S)] = 120.0
     min_workers: Count = 1
     max_workers: Count = MAX_WORKERS
     max_changes_per_hour: Annotated[int, Range(1, 60)] = 6
-    freeze: Annotated[tuple[str, ...], Most(MAX_FREEZES)] = ()
-    freeze_timezone: Annotated[str, Text(100)] = "UTC"
     hook: Annotated[tuple[str, ...], Most(MAX_HOOK_WORDS)] = ()
-    hook_timeout_s: Annotated[float, Range(1.0, 3600.0)] = 60.0
     apps: Annotated[Mapping[AppId, Mapping[str, Any]], NotSent()] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,11 +58,6 @@ class ScalingSettings:
             raise ValueError(f"min_utilisation < target_utilisation <= max_utilisation does not hold: {band}")
         if self.min_workers > self.max_workers:
             raise ValueError(f"min_workers {self.min_workers} is above max_workers {self.max_workers}")
-        self.freezes()
-
-    def freezes(self) -> tuple[CronPeriod, ...]:
-        """The times in which the size does not change by itself.  Raises BadPeriod."""
-        return tuple(CronPeriod(expression=each, timezone=self.freeze_timezone) for each in self.freeze)
 
     def of(self, app: AppId) -> "ScalingSettings":
         """The settings of an app: the general ones, with its own in place of them."""
@@ -82,7 +66,7 @@ class ScalingSettings:
     def own(self, app: AppId) -> tuple[str, ...]:
         """The app's own settings, as text: `max_workers = 4`.  The command line of a hook is left out."""
         return tuple(
-            key if key == "hook" else f"{key} = {_shown(value)}"
+            key if key == "hook" else f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value:g}"
             for key, value in sorted(self.apps.get(app, {}).items())
         )
 
@@ -106,21 +90,5 @@ def _combined(general: ScalingSettings, found: Mapping[str, Any], fields: Fields
     """The general settings with those that were found; raises BadMessage where they contradict each other."""
     try:
         return replace(general, **found)
-    except BadPeriod as error:
-        key = "freeze_timezone" if error.is_zone else "freeze"
-        raise BadMessage(Fault.RANGE, fields.at(key), error.found, error.expected) from error
     except ValueError as error:
         raise BadMessage(Fault.RANGE, fields.path, "settings that contradict each other", str(error)) from error
-
-
-def _shown(value: object) -> str:
-    """A value as the file has it."""
-    match value:
-        case tuple():
-            return f"[{', '.join(map(_shown, value))}]"
-        case str():
-            return f'"{value}"'
-        case float():
-            return f"{value:g}"
-        case _:
-            return str(value)

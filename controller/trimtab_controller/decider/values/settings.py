@@ -28,9 +28,9 @@ class Settings:
     three times as much.
 
     With ALBIC key groups also move inside the band if that raises collocation, lowers the mean load by `min_gain`, and
-    pays back the restores of their state within `pay_back_s`.  What a tuple costs only because it goes to another
-    worker is measured (`memory/remote_costs.py`), unless an operator states it (`remote_tuple_cpu_s`, both ends
-    together); without a significant cost there are only trials (`policies/trial.py`).
+    pays back the restores of their state within half an hour (`PAY_BACK_S`).  What a tuple costs only because it goes
+    to another worker is measured (`memory/remote_costs.py`), unless an operator states it (`remote_tuple_cpu_s`, both
+    ends together); without a significant cost there are only trials (`policies/trial.py`).
 
     `max_disk` = share of a disk that plans and standbys fill at most, `max_link` = share of a host's link, each way,
     that plans fill at most: traffic comes in bursts.
@@ -45,16 +45,16 @@ class Settings:
     min_gain: Points = 0.5
     drain_load_distance: Annotated[float, Range(0.0, 1000.0)] = 25.0
     remote_tuple_cpu_s: Annotated[float | None, Range(0.0, 1.0)] = None
-    pay_back_s: Annotated[float, Range(1.0, 86_400.0)] = 1800.0
-    trial_pairs: Annotated[int, Range(0, 100)] = 12
     catch_up_s: Annotated[float, Range(10.0, 86_400.0)] = 300.0
     max_disk: Share = 0.9
     max_link: Share = 0.9
+    solver_time_limit_s: Annotated[float, Range(0.01, 600.0)] = 2.0
+    """A solver that does not answer then is killed."""
 
     @property
     def learns_by_trial(self) -> bool:
         """Whether key groups may move to learn what remote tuples cost."""
-        return self.method is Method.ALBIC and self.remote_tuple_cpu_s is None and self.trial_pairs > 0
+        return self.method is Method.ALBIC and self.remote_tuple_cpu_s is None
 
     def moves_for(self, max_moves: int | None) -> int:
         """How many key groups a plan may move for an app with a limit of its own."""

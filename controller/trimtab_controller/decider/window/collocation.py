@@ -17,6 +17,7 @@ from trimtab_controller.decider.window.owned import PERCENT_PER_CORE, Floats, In
 from trimtab_controller.decider.window.view import AnyDemand, DemandView, EndCosts, PlannableView
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
+from trimtab_models.albic.problem import PAY_BACK_S
 from trimtab_models.albic.scores import scored_among
 from trimtab_protocol.messages.names import AppId, OperatorId
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -152,14 +153,14 @@ def why_not_used(settings: Settings, view: DemandView | NotReady | None) -> str:
     return NO_SAVING
 
 
-def pays_back(view: PlannableView, answer: Answer, *, within_s: float) -> bool:
-    """Whether what collocation saves makes up within `within_s` for the restores of all that moves."""
+def pays_back(view: PlannableView, answer: Answer) -> bool:
+    """Whether what collocation saves makes up within `PAY_BACK_S` for the restores of all that moves."""
     if answer.collocation is None:
         return False
     rows = [key_group for key_group, _ in answer.moves]
     cost_s = len(rows) * view.restore.unit_s + float(view.owned.assumed_state_bytes[rows].sum()) / view.restore.bytes_s
     cores = answer.collocation.saved_pp / PERCENT_PER_CORE * view.staying_capacity
-    return cores * within_s >= cost_s
+    return cores * PAY_BACK_S >= cost_s
 
 
 def loads_foreseen(before: DemandView, after: OwnedTable) -> Floats:

@@ -29,7 +29,7 @@ from trimtab_protocol.messages.intents import (
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import DecisionStatus, Status
-from trimtab_protocol.wording import counted, first_few
+from trimtab_protocol.wording import counted, first_few, time_span
 
 MAX_WORKERS_TOLD = 20
 """Workers of one status whose news are told; the status has them all."""
@@ -154,7 +154,7 @@ def worded(intent: Intent) -> tuple[str, AppId | None, WorkerId | None]:
     """What an operator wants, and which app or worker it is about."""
     match intent:
         case Drain(worker=worker, until=until):
-            kept = "" if until is None else f" for maintenance of {(until - intent.at) / 60.0:.0f} min"
+            kept = "" if until is None else f" for maintenance of {time_span(until - intent.at)}"
             return f"drain {worker}{kept}", None, worker
         case Undrain(worker=worker):
             return f"undrain {worker}", None, worker
