@@ -38,7 +38,8 @@ def ranges(table: str, at: float) -> list[float]:
 
 def closed(folder: Path) -> list[tuple[tuple[str, int, int, float], int]]:
     """What all workers were told: table, partition, key and start of a window, and how many events were in it."""
-    lines = [line for file in folder.glob("*.closed") for line in file.read_text().splitlines()]
+    whole = [file.read_text().rpartition("\n")[0] for file in folder.glob("*.closed")]  # the next line may be begun
+    lines = [line for text in whole for line in text.splitlines()]
     return [((table, partition, key, start), count) for table, partition, key, start, count in map(json.loads, lines)]
 
 
