@@ -71,27 +71,6 @@ def open_session(
     return spark
 
 
-_OF_SMALL_BATCHES: Mapping[str, str] = {
-    # Spark compiles a query in about as much time as it takes to interpret it for thousands of rows.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-}
-_OF_OTHERS: Mapping[str, str] = {
-    "spark.sql.codegen.wholeStage": "true",
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-    "spark.sql.shuffle.partitions": _SQL_KEYS["spark.sql.shuffle.partitions"],
-}
-
-
-def plan_for(spark: SparkSession, *, small: bool) -> None:
-    """Let the session's next queries be those of a small batch, or of any other; what the user has set stays."""
-    given = dict(spark.sparkContext.getConf().getAll())
-    for key, value in (_OF_SMALL_BATCHES if small else _OF_OTHERS).items():
-        if key not in given:
-            spark.conf.set(key, value)
-
-
 def prefer_plain_files(spark: SparkSession, folder: str) -> None:
     """Write checkpoints in a local folder without Hadoop's FileContext, which starts several processes per file."""
     if "://" not in folder:
