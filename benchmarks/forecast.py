@@ -29,11 +29,10 @@ from trimtab_controller.decider.memory.forecasts import (
     DAY,
     STEP_S,
     DemandSeries,
-    ForecastMode,
     Forecasts,
-    ForecastSettings,
 )
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
+from trimtab_controller.decider.values.settings import ForecastMode, ForecastSettings
 from trimtab_models.forecast import Accuracy, Error, Fitted, Floats, fit
 
 DAY_S = 86_400.0

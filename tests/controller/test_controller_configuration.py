@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
-from trimtab_controller.decider.memory.forecasts import ForecastMode
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
-from trimtab_controller.decider.values.settings import Requirements, Settings
+from trimtab_controller.decider.values.settings import ForecastMode, Requirements, Settings
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.security.keys import KeyFiles

@@ -143,6 +143,12 @@ def test_the_controller_has_one_thread_of_numpy_unless_the_operator_says_otherwi
     assert (code, has_numpy, int(threads) == 1, told) == ("2", "True", alone, given.get("OMP_NUM_THREADS", "1"))
 
 
+def test_commands_that_only_read_topics_start_without_numpy() -> None:
+    program = "import sys, trimtab_controller.cli.status, trimtab_controller.cli.actions; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=True)
+    assert done.stdout == "False\n"
+
+
 # --- completion -------------------------------------------------------------------------------------------------------
 
 

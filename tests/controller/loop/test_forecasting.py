@@ -4,12 +4,11 @@ import pytest
 
 from trimtab_controller.decider.memory.forecasts import (
     DAY,
-    ForecastMode,
     ForecastReport,
-    ForecastSettings,
     encode_demand,
     key_of,
 )
+from trimtab_controller.decider.values.settings import ForecastMode, ForecastSettings
 from trimtab_controller.loop.recovery import recalled_demand
 from trimtab_controller.loop.status_builder import forecast_status
 from trimtab_models.forecast import Accuracy, Error

@@ -9,12 +9,12 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from math import nan
 from typing import Annotated, ClassVar
 
 import numpy as np
 
+from trimtab_controller.decider.values.settings import ForecastMode, ForecastSettings
 from trimtab_models.forecast import MAX_STALE, MIN_PERIODS, Accuracy, Fitted, Floats, NoForecast, predict
 from trimtab_models.forecast import fit as fit_series
 from trimtab_protocol.messages.codec import Key, Most, Range, Wire, decoded, encoded
@@ -211,21 +211,6 @@ class Ahead:
 
 
 NOTHING_AHEAD = Ahead()
-
-
-class ForecastMode(StrEnum):
-    """What the controller does about the demand to come."""
-
-    OFF = "off"  # nothing: it remembers no demand, and forecasts none
-    ADVISE = "advise"  # it says what it forecasts, and how good its forecasts have been
-    ACT = "act"  # the number of workers also follows forecasts that have been better than the last value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastSettings:
-    """Default is `off`: the number of workers follows the demand that is there."""
-
-    mode: ForecastMode = ForecastMode.OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The settings of the decider: [balance], [placement] and [snapshot] of the configuration."""
+"""The settings of the decider: [balance], [placement] and [forecast] of the configuration."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -83,3 +83,18 @@ class First(StrEnum):
     EVEN = "even"
     LF = "lf"
     AUTO = "auto"  # the best of all three
+
+
+class ForecastMode(StrEnum):
+    """What the controller does about the demand to come."""
+
+    OFF = "off"  # nothing: it remembers no demand, and forecasts none
+    ADVISE = "advise"  # it says what it forecasts, and how good its forecasts have been
+    ACT = "act"  # the number of workers also follows forecasts that have been better than the last value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastSettings:
+    """Default is `off`: the number of workers follows the demand that is there."""
+
+    mode: ForecastMode = ForecastMode.OFF
