@@ -29,7 +29,7 @@ from trimtab_protocol.signing.keys import BadKey
 
 log = logging.getLogger(__name__)
 
-STREAM_MODULES = ("pandas", "pyarrow", "pyspark", "zstandard")
+STREAM_MODULES = ("pyarrow", "pyspark", "zstandard")
 ENDED, FAILED, BAD_CONFIGURATION, FENCED = 0, 1, 2, 3
 
 
