@@ -24,8 +24,9 @@ SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 # These take effect only before the JVM starts.
 _START_KEYS: Mapping[str, str] = {
-    # Plans of many columns are deep; the default stack is too small for them.
-    "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC",
+    # Plans of many columns are deep; the default stack is too small for them.  The heap would begin with a 64th of the
+    # machine's memory, and a small fleet never needs that.
+    "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC -Xms64m",
     "spark.driver.memory": "768m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
