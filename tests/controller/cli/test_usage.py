@@ -134,6 +134,7 @@ def test_the_controller_has_one_thread_of_numpy_unless_the_operator_says_otherwi
 ) -> None:
     program = (
         "import os, sys; from trimtab_controller.cli import main; code = main(sys.argv[1:]); "
+        "import trimtab_controller.cli.controlling; "
         "print(code, 'numpy' in sys.modules, len(os.listdir('/proc/self/task')), os.environ['OMP_NUM_THREADS'])"
     )
     command = [sys.executable, "-c", program, "controller", "run", "--config", "/no/such/file"]
