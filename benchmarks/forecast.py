@@ -30,9 +30,9 @@ from trimtab_controller.decider.memory.forecasts import (
     STEP_S,
     DemandSeries,
     Forecasts,
-    ForecastSettings,
 )
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
+from trimtab_controller.decider.values.settings import ForecastSettings
 from trimtab_models.forecast import Accuracy, Error, Fitted, Floats, fit
 
 DAY_S = 86_400.0

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
@@ -81,9 +82,8 @@ class CheckedReports:
             remembered_ms=WINDOW_S * 1000, most_reports=10 * WINDOW_S, most_bytes=10**9, expected=None,
         )  # fmt: skip
 
-    def judge(self, records: DataFrame) -> Verdict:
+    def judge(self, found: pa.Table) -> Verdict:
         """The verdict about a batch, in which all signatures are right."""
-        found = pipeline.signatures(records).toArrow()
         began = time.process_time()
         verdict = self._check.judge(found)
         self.costs_s.append(time.process_time() - began)
@@ -113,7 +113,7 @@ class Query:
         address: str,
         topics: Topics,
         folder: Path,
-        judge: Callable[[DataFrame], Verdict] | None,
+        judge: Callable[[pa.Table], Verdict] | None,
         look: Callable[[DataFrame], object],
     ) -> None:
         self._spark, self._client, self._topic = spark, {"bootstrap.servers": address}, topics.reports

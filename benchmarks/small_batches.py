@@ -1,19 +1,18 @@
-"""What a batch costs the stream: compiled and interpreted, in turn, in one Spark session, by its size.
+"""What a batch costs the stream, read by Spark and by Python in turn, in one Spark session, by its size.
 
     python -m benchmarks.small_batches [--rounds 12] [--sizes HOSTSxREPORTSxKEY_GROUPS ...]
 
 A batch has so many reports of each host, with so many key groups each; the first size is that of
-`benchmarks.first_decision`.  *Compiled* is what Spark does for large batches: it counts what each host sends in a query
-of its own, and generates code for both queries.  *Interpreted* is what `session.plan_for(small=True)` and
-`stream/arrivals.py` do.  Medians of the second half of the rounds, in seconds of the clock and of the JVM's CPU; the
-latter changes less on a busy machine.
+`benchmarks.first_decision`.  *Spark* counts what each host sends, and adds up the samples, each in a query.  *Python*
+gets the records from a simpler query, and does the rest itself (`stream/small.py`).  Medians of the second half of the
+rounds, in seconds of the clock and of CPU, of the JVM and of this process; the latter change less on a busy machine.
 """
 
 import argparse
 import os
 import statistics
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
@@ -25,7 +24,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from benchmarks.stream_rate import CLUSTER, report
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.arrivals import too_many
-from trimtab_controller.stream.session import open_session, plan_for
+from trimtab_controller.stream.session import open_session
+from trimtab_controller.stream.small import kept, sums_of
+from trimtab_protocol.messages.names import HostId
 
 SIZES = ("4x5x16", "4x5x48", "4x5x100", "4x5x500", "20x5x200", "4x60x50")
 
@@ -45,9 +46,9 @@ class Size:
         return cls(hosts=hosts, reports=reports, key_groups=key_groups)
 
     @property
-    def expected(self) -> frozenset[str]:
+    def expected(self) -> frozenset[HostId]:
         """The hosts."""
-        return frozenset(f"h{host}" for host in range(self.hosts))
+        return frozenset(HostId(f"h{host}") for host in range(self.hosts))
 
     @property
     def window_ms(self) -> int:
@@ -58,42 +59,64 @@ class Size:
         return f"{self.hosts} hosts, {self.reports} reports, {self.key_groups} key groups each"
 
 
-def batch(spark: SparkSession, size: Size, number: int) -> DataFrame:
-    """A window of reports, as Spark reads them from Kafka."""
+def as_read(spark: SparkSession, records: pa.Table) -> DataFrame:
+    """The records as `foreachBatch` gets them: of an RDD, whose rows the planner does not see."""
+    frame = spark.createDataFrame(records).withColumns(
+        {"timestamp": F.expr("timestamp_millis(at_ms)"), "partition": F.lit(0), "offset": F.lit(0)}
+    )
+    plan = frame._jdf
+    return DataFrame(
+        spark._jsparkSession.internalCreateDataFrame(plan.queryExecution().toRdd(), plan.schema(), False), spark
+    )
+
+
+def batch(size: Size, number: int) -> pa.Table:
+    """A window of reports."""
     first_ms = 1_700_000_000_000 // size.window_ms * size.window_ms + number * size.window_ms
     sent = [
         (host, first_ms + 1000 * second + 500 + 500 * host // size.hosts)
         for second in range(size.reports)
         for host in range(size.hosts)
     ]
-    table = pa.table(
+    return pa.table(
         {
             "key": [f"h{host}".encode() for host, _ in sent],
             "value": [report(host, at_ms, size.key_groups) for host, at_ms in sent],
             "at_ms": [at_ms for _, at_ms in sent],
         }
     )
-    return spark.createDataFrame(table).select("key", "value", F.expr("timestamp_millis(at_ms)").alias("timestamp"))
 
 
-def compiled(records: DataFrame, window_ms: int, expected: Collection[str]) -> None:
-    """Look for floods, as for a large batch."""
+def by_spark(records: DataFrame, window_ms: int, expected: frozenset[HostId]) -> pa.Table:
+    """As a large batch."""
     assert not pipeline.left_out(records, window_ms=window_ms, hosts=expected).collect()
+    kept_ones = pipeline.kept(records, hosts=expected, flooding=())
+    samples = pipeline.samples(kept_ones, cluster=CLUSTER, max_ahead_ms=window_ms)
+    return pipeline.windows(samples, window_ms=window_ms).toArrow()
 
 
-def interpreted(records: DataFrame, window_ms: int, expected: Collection[str]) -> None:
-    """Look for floods, as for a small batch."""
+def by_python(records: DataFrame, window_ms: int, expected: frozenset[HostId]) -> pa.Table:
+    """As a small batch."""
+    batch = pipeline.small(records, most=10**6, most_bytes=10**6).toArrow()
     verdict = too_many(
-        pipeline.arrivals(records).toArrow(),
+        batch,
         window_ms=window_ms,
         most_reports=pipeline.MAX_REPORTS_S * window_ms / 1000,
         most_bytes=pipeline.most_bytes_of(window_ms),
         expected=expected,
     )
     assert not verdict.refused
+    sums = sums_of(kept(batch, verdict, expected), cluster=CLUSTER, window_ms=window_ms)
+    assert sums is not None
+    return sums
 
 
-KINDS: dict[str, Callable[[DataFrame, int, Collection[str]], None]] = {"compiled": compiled, "interpreted": interpreted}
+KINDS: dict[str, Callable[[DataFrame, int, frozenset[HostId]], pa.Table]] = {"Spark": by_spark, "Python": by_python}
+
+
+def used_s(jvm: psutil.Process) -> float:
+    """CPU seconds of Spark and of this process."""
+    return float(sum(jvm.cpu_times()[:2])) + time.process_time()
 
 
 def measure(spark: SparkSession, jvm: psutil.Process, size: Size, rounds: int) -> str:
@@ -102,15 +125,11 @@ def measure(spark: SparkSession, jvm: psutil.Process, size: Size, rounds: int) -
     counted: set[tuple[int, int]] = set()
     for number in range(rounds):
         for kind, look in KINDS.items():
-            plan_for(spark, small=kind == "interpreted")
-            records = batch(spark, size, number)
-            began, before = time.monotonic(), sum(jvm.cpu_times()[:2])
-            look(records, size.window_ms, size.expected)
-            kept = pipeline.kept(records, hosts=size.expected, flooding=())
-            samples = pipeline.samples(kept, cluster=CLUSTER, max_ahead_ms=size.window_ms)
-            sums = pipeline.windows(samples, window_ms=size.window_ms).toArrow()
+            records = as_read(spark, batch(size, number))
+            began, before = time.monotonic(), used_s(jvm)
+            sums = look(records, size.window_ms, size.expected)
             counted.add((pc.sum(sums["samples"]).as_py(), sums.num_rows))
-            found[kind].append((time.monotonic() - began, sum(jvm.cpu_times()[:2]) - before))
+            found[kind].append((time.monotonic() - began, used_s(jvm) - before))
     [(samples_read, rows)] = counted  # the same both ways
     cells = []
     for its in found.values():

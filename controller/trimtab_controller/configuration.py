@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trimtab_controller.decider.memory.forecasts import ForecastSettings
 from trimtab_controller.decider.values.plan_settings import PlanSettings, read_plans
 from trimtab_controller.decider.values.rules import read_rules
 from trimtab_controller.decider.values.scaling import ScalingSettings, read_scaling
-from trimtab_controller.decider.values.settings import First, Requirements, Settings
+from trimtab_controller.decider.values.settings import First, ForecastSettings, Requirements, Settings
 from trimtab_controller.execution.disruption import read_disruption
 from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.security.keys import KeyFiles

@@ -9,7 +9,6 @@ PACKAGES = {
     "nacl": "pynacl",
     "numpy": "numpy",
     "ortools": "ortools",
-    "pandas": "pandas",
     "prometheus_client": "prometheus-client",
     "psutil": "psutil",
     "pyarrow": "pyarrow",

@@ -15,7 +15,7 @@ from trimtab_agent.cli import BAD_CONFIGURATION, agent_parser
 from trimtab_console.command import BAD_CONFIGURATION as BAD_CONSOLE_CONFIGURATION
 from trimtab_controller.cli import parser_for
 from trimtab_controller.cli.controller import BAD_CONFIGURATION as BAD_CONTROLLER_CONFIGURATION
-from trimtab_controller.cli.controller import FENCED
+from trimtab_controller.cli.controlling import FENCED
 from trimtab_controller.cli.shipped import UNIT_BIN
 from trimtab_controller.loop.health import STUCK_S
 

@@ -8,7 +8,16 @@ import pytest
 
 from tests.fuzz.fuzzed.run import Tally
 from tests.fuzz.fuzzed.samples import REPORT
-from tests.fuzz.fuzzed.spark import ARRIVAL_MS, PLANTED, Row, fuzz_stream, judge, left_out_alike, rows_of
+from tests.fuzz.fuzzed.spark import (
+    ARRIVAL_MS,
+    PLANTED,
+    Row,
+    fuzz_stream,
+    judge,
+    left_out_alike,
+    rows_of,
+    summed_alike,
+)
 from trimtab_controller.stream.measures import Kind
 
 RECORDS = 2_000
@@ -36,6 +45,13 @@ def test_spark_and_python_leave_out_the_same_records() -> None:
         found, wrong = process.submit(left_out_alike, batches=8, seed=1).result(LIMIT_S)
     assert wrong == []
     assert found >= 8, "floods, and unknown hosts"
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(300)
+def test_spark_and_python_add_up_good_reports_alike() -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        assert process.submit(summed_alike, batches=8, seed=1).result(LIMIT_S) == []
 
 
 def judged(record: bytes, rows: list[Row]) -> set[str]:

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from trimtab_controller.execution.disruption import AppPauses, DisruptionSettings
-from trimtab_controller.execution.lags import JobWindow
 from trimtab_controller.execution.state import Execution, GuardMode, GuardStop, Handover, Round, SizeChange
 from trimtab_controller.plan import Plan
 from trimtab_controller.rows import Sites
@@ -14,6 +13,9 @@ from trimtab_protocol.messages.commands import Ack, Command, CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import PART_SIZE, Owners
 from trimtab_protocol.messages.placement import Placement
+
+if TYPE_CHECKING:  # it needs numpy, which commands that only read the configuration do without
+    from trimtab_controller.execution.lags import JobWindow
 
 Count = Annotated[int, Range(1, 10_000)]
 Time = Annotated[float, Range(0.1, 86_400)]
@@ -225,7 +227,7 @@ class WindowSeen:
     hosts: Mapping[HostId, HostReport] | None = None
     sites: Sites = field(default_factory=dict)
     """Where workers run; looked at together with `hosts`."""
-    jobs: Mapping[AppId, JobWindow] | None = None
+    jobs: Mapping[AppId, "JobWindow"] | None = None
     """How much waits in each app."""
     pauses: Mapping[AppId, AppPauses] | None = None
     """For how long key groups of each app paused."""

@@ -11,11 +11,11 @@ from trimtab_controller.decider.memory.forecasts import (
     KEY_PREFIX,
     DemandRecord,
     Forecasts,
-    ForecastSettings,
     decode_demand,
     series_of,
 )
 from trimtab_controller.decider.memory.remote_costs import Recalled
+from trimtab_controller.decider.values.settings import ForecastSettings
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import Flaw, Hold, JournalEntry, inherit, read_record
 from trimtab_controller.execution.state import Execution

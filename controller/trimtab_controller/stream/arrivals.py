@@ -1,7 +1,6 @@
 """Foresees which batches are small, and decides what of those is not parsed.  No Spark, no I/O.
 
-`pipeline.left_out` decides the same in Spark, for batches of any size.  A batch of a few hundred records takes Spark
-longer to plan than to read, and this needs the simpler query: key, time and size of the records.
+`pipeline.left_out` decides the same in Spark, for batches of any size.
 """
 
 from collections import deque
@@ -15,12 +14,14 @@ from trimtab_controller.stream.claims import claims_of
 from trimtab_controller.stream.signatures import Refused, Verdict, flood_claims
 from trimtab_protocol.messages.decode import Fault
 
-SMALL_SAMPLES = 1_000
+SMALL_SAMPLES = 10_000
 """Samples in each of the last SEEN batches up to which the next one is taken to be small.
 
 Samples, not the rows of their sums: a long window has many samples per row.  `benchmarks.small_batches` shows where
-compiling begins to pay.
+Spark's query begins to pay.
 """
+SMALL_RECORDS, SMALL_BYTES = 1_000, 64 * 1024
+"""Records of a small batch, and bytes of the largest: as much as the driver may get, whoever floods the topic."""
 SEEN = 10
 """A fleet's windows are large, but what comes late for one is a small batch."""
 SMALL_HOSTS = 20
@@ -51,7 +52,7 @@ class BatchSizes:
 def too_many(
     batch: pa.Table, *, window_ms: int, most_reports: float, most_bytes: float, expected: Collection[str] | None
 ) -> Verdict:
-    """What is refused of a batch with the columns of `pipeline.arrivals`; `expected` None: all hosts are.
+    """What is refused of a batch with the columns of `pipeline.small`; `expected` None: all hosts are.
 
     `most_reports`, `most_bytes`: of one host in a window of arrival; more is a flood.
     """

@@ -10,16 +10,16 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from trimtab_controller.stream import pipeline
-from trimtab_controller.stream.arrivals import BatchSizes, strangers_of, too_many
+from trimtab_controller.stream.arrivals import SMALL_BYTES, SMALL_RECORDS, BatchSizes, strangers_of, too_many
 from trimtab_controller.stream.claims import claims_of
 from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_controller.stream.rows import SCHEMA, left_out_row, table_of
-from trimtab_controller.stream.session import plan_for
 from trimtab_controller.stream.signatures import Refused, Verdict, flood_claims
+from trimtab_controller.stream.small import kept, sums_of
 from trimtab_protocol.messages.decode import Fault
 
-Judge = Callable[[DataFrame], Verdict]
-"""Decides by signatures which records of a batch count."""
+Judge = Callable[[pa.Table], Verdict]
+"""Decides by signatures which records of a batch count; it sees each batch once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +43,8 @@ class BatchReader:
         self._sizes = BatchSizes(small=small)
 
     def read(self, records: DataFrame) -> Batch:
-        """Read a batch.  Spark plans the query for its sums while it counts what is left out, mostly nothing."""
-        plan_for(records.sparkSession, small=self._sizes.small)
-        planned = self._beside.submit(self._sums, records, Verdict())
-        verdict = self._judge(records)
-        sums = planned.result()
-        if verdict.flooding or verdict.dropped:
-            sums = self._sums(records, verdict)
-        found = sums.toArrow()
+        """Read a batch."""
+        verdict, found = (self._small(records) if self._sizes.small else None) or self._large(records)
         self._sizes.see(pc.sum(found["samples"]).as_py() or 0, flooded=bool(verdict.flooding))
         refused = table_of(
             left_out_row(row.host, row.fault, row.start_ms, row.reports, row.last_ms) for row in verdict.refused
@@ -61,19 +55,41 @@ class BatchReader:
         """Wait for what is being planned."""
         self._beside.shutdown()
 
-    def _judge(self, records: DataFrame) -> Verdict:
-        """What of a batch is not parsed."""
-        if self._signatures is not None:
-            return self._signatures(records)
+    def _small(self, records: DataFrame) -> tuple[Verdict, pa.Table] | None:
+        """The verdict and the sums of a batch that is small indeed."""
         settings = self._settings
-        if self._sizes.small:
-            return too_many(
-                pipeline.arrivals(records).toArrow(),
+        batch = pipeline.small(records, most=SMALL_RECORDS + 1, most_bytes=SMALL_BYTES).toArrow()
+        if batch.num_rows > SMALL_RECORDS:
+            return None
+        verdict = (
+            self._signatures(batch)
+            if self._signatures is not None
+            else too_many(
+                batch,
                 window_ms=settings.window_ms,
                 most_reports=pipeline.MAX_REPORTS_S * settings.window_s,
                 most_bytes=pipeline.most_bytes_of(settings.window_ms),
                 expected=settings.expected_hosts,
             )
+        )
+        batch = kept(batch, verdict, settings.expected_hosts)
+        sums = sums_of(batch, cluster=self._cluster, window_ms=settings.window_ms)
+        return verdict, self._sums(records, verdict).toArrow() if sums is None else sums
+
+    def _large(self, records: DataFrame) -> tuple[Verdict, pa.Table]:
+        """The same of any batch.  Spark plans its query while it counts what is left out, mostly nothing."""
+        planned = self._beside.submit(self._sums, records, Verdict())
+        verdict = self._judge(records)
+        sums = planned.result()
+        if verdict.flooding or verdict.dropped:
+            sums = self._sums(records, verdict)
+        return verdict, sums.toArrow()
+
+    def _judge(self, records: DataFrame) -> Verdict:
+        """What of a batch is not parsed."""
+        if self._signatures is not None:
+            return self._signatures(pipeline.signatures(records).toArrow())
+        settings = self._settings
         rows = pipeline.left_out(records, window_ms=settings.window_ms, hosts=settings.expected_hosts).collect()
         refused = tuple(Refused(**{**row.asDict(), "fault": Fault(row.fault)}) for row in rows)
         claimed = [*flood_claims(refused)]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
@@ -127,10 +128,10 @@ class Signatures:
             expected=settings.expected_hosts,
         )
 
-    def judge(self, records: DataFrame) -> Verdict:
-        """The verdict about a batch."""
+    def judge(self, batch: pa.Table) -> Verdict:
+        """The verdict about a batch, as `SignatureCheck.judge`."""
         self._keys.refresh()
-        return self._check.judge(pipeline.signatures(records).toArrow())
+        return self._check.judge(batch)
 
     def close(self) -> None:
         """Stop following the keys."""

@@ -103,34 +103,46 @@ def strangers(raw: DataFrame, hosts: Collection[str]) -> DataFrame:
     )
 
 
-def arrivals(raw: DataFrame) -> DataFrame:
-    """What `arrivals.too_many` needs of each record of a small batch: `key`, `arrival_ms`, `size` in bytes."""
-    return raw.select(
-        F.expr(KEY_BYTES).alias("key"),
-        F.expr("unix_millis(timestamp)").alias("arrival_ms"),
-        _size(raw).alias("size"),
-    )
+def small(raw: DataFrame, *, most: int, most_bytes: int) -> DataFrame:
+    """The records of a small batch, with what is judged before they are parsed; at most `most`.
+
+    Columns: `key`, `arrival_ms`, `size` in bytes, `partition`, `offset`; `value`, NULL if it is larger than
+    `most_bytes`; and those of `signatures` if `raw` has headers.  One task reads them: several cost more than they do.
+    """
+    value = F.expr(f"if(octet_length(value) <= {most_bytes}, value, NULL)").alias("value")
+    judged = _signed(raw) if "headers" in raw.columns else _arrived(raw)
+    return raw.coalesce(1).select(*judged, value).limit(most)
 
 
 def signatures(raw: DataFrame) -> DataFrame:
     """What the check of signatures needs of each record, read with its headers: see `signatures.SignatureCheck`.
 
-    Columns: `key`, `digest` (SHA-256 of the value in hex, NULL if the value is too large to be read), `signatures` (the
-    beginnings of the first two), `arrival_ms`, `size` in bytes, `partition`, `offset`.
+    Columns: `key`, `arrival_ms`, `size` in bytes, `partition`, `offset`, `digest` (SHA-256 of the value in hex, NULL if
+    the value is too large to be read), `signatures` (the beginnings of the first two).
     """
+    return raw.select(*_signed(raw))
+
+
+def _signed(raw: DataFrame) -> list[Column]:
     found = f"filter(headers, h -> h.key = '{HEADER}')"
-    return raw.select(
-        F.expr(KEY_BYTES).alias("key"),
+    return [
+        *_arrived(raw),
         F.expr(f"if(octet_length(value) <= {MAX_REPORT_BYTES}, sha2(value, 256), NULL)").alias("digest"),
         F.expr(
             f"coalesce(transform(slice({found}, 1, 2), h -> coalesce(substring(h.value, 1, {MAX_HEADER_BYTES + 1}), "
             "X'')), array())"
         ).alias("signatures"),
+    ]
+
+
+def _arrived(raw: DataFrame) -> list[Column]:
+    return [
+        F.expr(KEY_BYTES).alias("key"),
         F.expr("unix_millis(timestamp)").alias("arrival_ms"),
         _size(raw).alias("size"),
-        "partition",
-        "offset",
-    )
+        F.col("partition"),
+        F.col("offset"),
+    ]
 
 
 def kept(

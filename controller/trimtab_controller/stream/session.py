@@ -24,8 +24,9 @@ SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 # These take effect only before the JVM starts.
 _START_KEYS: Mapping[str, str] = {
-    # Plans of many columns are deep; the default stack is too small for them.
-    "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC",
+    # Plans of many columns are deep; the default stack is too small for them.  The heap would begin with a 64th of the
+    # machine's memory, and a small fleet never needs that.
+    "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC -Xms64m",
     "spark.driver.memory": "768m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -69,27 +70,6 @@ def open_session(
         if key not in given:
             spark.conf.set(key, value)
     return spark
-
-
-_OF_SMALL_BATCHES: Mapping[str, str] = {
-    # Spark compiles a query in about as much time as it takes to interpret it for thousands of rows.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-}
-_OF_OTHERS: Mapping[str, str] = {
-    "spark.sql.codegen.wholeStage": "true",
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-    "spark.sql.shuffle.partitions": _SQL_KEYS["spark.sql.shuffle.partitions"],
-}
-
-
-def plan_for(spark: SparkSession, *, small: bool) -> None:
-    """Let the session's next queries be those of a small batch, or of any other; what the user has set stays."""
-    given = dict(spark.sparkContext.getConf().getAll())
-    for key, value in (_OF_SMALL_BATCHES if small else _OF_OTHERS).items():
-        if key not in given:
-            spark.conf.set(key, value)
 
 
 def prefer_plain_files(spark: SparkSession, folder: str) -> None:

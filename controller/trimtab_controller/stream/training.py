@@ -23,7 +23,13 @@ MAKE_LIMIT_S = 300.0
 QUERY_LIMIT_S = 300
 """How long Spark may take for its first query."""
 WINDOW_MS = 10_000
-RECORD = ("CAST('host' AS BINARY) AS key", "CAST(value AS BINARY) AS value", "current_timestamp() AS timestamp")
+RECORD = (
+    "CAST('host' AS BINARY) AS key",
+    "CAST(value AS BINARY) AS value",
+    "current_timestamp() AS timestamp",
+    "0 AS partition",
+    "0L AS offset",
+)
 
 
 def make_archive(tell: Tell) -> Path:
@@ -75,6 +81,7 @@ def _run_queries(spark: SparkSession, folder: Path) -> None:
 
 
 def _run_batch(records: DataFrame, _batch_id: int) -> None:
+    pipeline.small(records, most=1, most_bytes=1).toArrow()
     pipeline.left_out(records, window_ms=WINDOW_MS, hosts=None).collect()
     kept = pipeline.kept(records, hosts=None, flooding=())
     pipeline.windows(pipeline.samples(kept, cluster="c", max_ahead_ms=WINDOW_MS), window_ms=WINDOW_MS).toArrow()

@@ -1,6 +1,7 @@
 """Validates reports: SQL that names the fault of a report, by the same rules as `messages.report.decode_report`.
 
-A Python function per report would cost more than the rest of the stream, and `from_json` is silent about what it drops.
+A Python function per report would cost more than the rest of the stream, except where there are few (`small.py`); and
+`from_json` is silent about what it drops.
 A report is used as a whole or not at all, so a host with a bad sample counts as not seen rather than as idle.  Unknown
 fields are ignored, as in the decoder.  `tests/fuzz` compares the two.
 

@@ -134,6 +134,7 @@ def test_the_controller_has_one_thread_of_numpy_unless_the_operator_says_otherwi
 ) -> None:
     program = (
         "import os, sys; from trimtab_controller.cli import main; code = main(sys.argv[1:]); "
+        "import trimtab_controller.cli.controlling; "
         "print(code, 'numpy' in sys.modules, len(os.listdir('/proc/self/task')), os.environ['OMP_NUM_THREADS'])"
     )
     command = [sys.executable, "-c", program, "controller", "run", "--config", "/no/such/file"]
@@ -141,6 +142,12 @@ def test_the_controller_has_one_thread_of_numpy_unless_the_operator_says_otherwi
     done = subprocess.run(command, env=environment | given, capture_output=True, text=True, timeout=240, check=True)
     code, has_numpy, threads, told = done.stdout.split()
     assert (code, has_numpy, int(threads) == 1, told) == ("2", "True", alone, given.get("OMP_NUM_THREADS", "1"))
+
+
+def test_commands_that_only_read_topics_start_without_numpy() -> None:
+    program = "import sys, trimtab_controller.cli.status, trimtab_controller.cli.actions; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=True)
+    assert done.stdout == "False\n"
 
 
 # --- completion -------------------------------------------------------------------------------------------------------

@@ -14,13 +14,13 @@ from trimtab_controller.decider.memory.forecasts import (
     STEP_S,
     DemandSeries,
     Forecasts,
-    ForecastSettings,
     Times,
     decode_demand,
     encode_demand,
     series_of,
 )
 from trimtab_controller.decider.values.scaling import Mode
+from trimtab_controller.decider.values.settings import ForecastSettings
 from trimtab_models.forecast import Accuracy, Error, Fitted, NoForecast, Seasonal
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import AppId

@@ -13,7 +13,7 @@ from tests.controller.decider.observed_snapshots import END_S, NEEDS, WHOLE, loo
 from tests.narrow import of_type
 from trimtab_controller.decider.memory import observe
 from trimtab_controller.decider.memory.evaluate import evaluate
-from trimtab_controller.decider.memory.observe import Liveness, check_cluster, held_apps
+from trimtab_controller.decider.memory.observe import Delays, Liveness, check_cluster, held_apps
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.window.view import MeasuredView
 from trimtab_controller.execution.state import placement_of
@@ -264,6 +264,47 @@ def test_a_window_that_is_old_when_it_comes_may_mean_a_wrong_clock() -> None:
     found = check_cluster(WHOLE, END_S + 185.0, Liveness(), NEEDS)
     assert found is not None
     assert found.detail == "the window that has just come ended 185 s ago: Spark is late, or this clock is ahead"
+
+
+def whole_at(end_s: float) -> Snapshot:
+    return replace(WHOLE, start_ms=round(1000 * end_s) - 10_000, end_ms=round(1000 * end_s))
+
+
+@pytest.mark.parametrize(
+    ("ages", "limit_s"),
+    [
+        ([], 45.0),
+        ([30.0, 30.0], 45.0),
+        ([30.0, 30.0, 30.0], 75.0),
+        ([2.0, 35.0, 30.0], 47.0),
+        ([2.0, 35.0, 30.0, 32.0], 75.0),
+        ([100.0, 100.0, 100.0], 90.0),
+        ([-5.0, -5.0, -5.0], 45.0),
+    ],
+    ids=["at first", "too few", "late", "late since shortly", "late for longer", "very late", "a clock behind"],
+)
+def test_windows_that_come_steadily_late_may_be_older(ages: list[float], limit_s: float) -> None:
+    delays = Delays()
+    for number, age_s in enumerate(ages):
+        end_s = END_S + 10.0 * number
+        delays = delays.after(end_s + age_s, whole_at(end_s))
+    assert delays.allowed_s(45.0) == limit_s
+
+
+def test_windows_that_come_one_upon_the_other_after_a_pause_do_not_count_as_steadily_late() -> None:
+    delays = Delays()
+    for number, at in enumerate((END_S + 1.0, END_S + 11.0, END_S + 21.0, END_S + 80.0, END_S + 81.0, END_S + 82.0)):
+        delays = delays.after(at, whole_at(END_S + 10.0 * number))
+    assert delays.allowed_s(45.0) == 46.0
+
+
+def test_two_windows_at_a_time_count_by_the_older_one() -> None:
+    delays = Delays()
+    for number in range(6):
+        delays = delays.after(END_S + 20.0 * (number // 2) + 30.0, whole_at(END_S + 10.0 * number))
+    assert delays.allowed_s(45.0) == 75.0
+    assert check_cluster(WHOLE, END_S + 75.0, Liveness(), NEEDS, delays=delays) is None
+    assert reason_of(check_cluster(WHOLE, END_S + 75.1, Liveness(), NEEDS, delays=delays)) is SkipReason.STALE_SNAPSHOT
 
 
 def test_low_coverage_names_the_hosts_that_no_longer_report() -> None:

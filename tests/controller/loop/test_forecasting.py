@@ -5,11 +5,11 @@ import pytest
 from trimtab_controller.decider.memory.forecasts import (
     DAY,
     ForecastReport,
-    ForecastSettings,
     encode_demand,
     key_of,
 )
 from trimtab_controller.decider.values.scaling import Mode
+from trimtab_controller.decider.values.settings import ForecastSettings
 from trimtab_controller.loop.recovery import recalled_demand
 from trimtab_controller.loop.status_builder import forecast_status
 from trimtab_models.forecast import Accuracy, Error

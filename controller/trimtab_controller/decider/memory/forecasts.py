@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from trimtab_controller.decider.values.scaling import Mode
+from trimtab_controller.decider.values.settings import ForecastSettings
 from trimtab_models.forecast import MAX_STALE, MIN_PERIODS, Accuracy, Fitted, Floats, NoForecast, predict
 from trimtab_models.forecast import fit as fit_series
 from trimtab_protocol.messages.codec import Key, Most, Range, Wire, decoded, encoded
@@ -201,17 +202,6 @@ class Ahead:
 
 
 NOTHING_AHEAD = Ahead()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastSettings:
-    """The configuration's [forecast].
-
-    Off: no demand is remembered.  Advise: it is said what is forecast, and how good that has been.  Act: the number of
-    workers also follows forecasts that have been better than the last value.
-    """
-
-    mode: Mode = Mode.OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from trimtab_controller.decider.memory.headroom import NO_CAPACITY, Capacity, ca
 from trimtab_controller.decider.memory.hosts import FullHosts, HostTracker
 from trimtab_controller.decider.memory.intents import in_maintenance
 from trimtab_controller.decider.memory.observe import (
+    Delays,
     Liveness,
     check_cluster,
     held_apps,
@@ -154,6 +155,7 @@ class Memory:
         self._settings = settings
         self._needs = needs
         self.liveness = Liveness()
+        self._delays = Delays()
         self.history = Histories(settings.smoothing, stale_limit_s=needs.stale_limit_s, max_age_s=needs.max_age_s)
         self._demand = NO_DEMAND_HISTORY
         self.hosts = HostTracker(settings.smoothing, max_disk=settings.max_disk, max_link=settings.max_link)
@@ -187,7 +189,8 @@ class Memory:
         self.history.forget_before(snapshot.start_ms / 1000.0)
         self.liveness.observe(snapshot, placed_workers(execution.placements.values()))
         maintained = in_maintenance(intents)
-        missing = check_cluster(snapshot, now, self.liveness, self._needs, maintained)
+        missing = check_cluster(snapshot, now, self.liveness, self._needs, maintained, delays=self._delays)
+        self._delays = self._delays.after(now, snapshot)
         if missing is None:
             self.kept.observe(snapshot, execution)
         apps = parts_of(snapshot, execution.placements)

@@ -36,6 +36,9 @@ from trimtab_protocol.wording import first_few
 HOST_MEMORY_S = 600.0
 """How long a host that no longer reports counts as lost; after that it counts as gone."""
 
+USUAL_WINDOWS = 3
+"""Number of last windows by which it is known how late windows come."""
+
 LOST_HOSTS_SHARE = 0.4
 """Share of lost hosts from which on nothing is done: the network has more likely failed than the hosts."""
 
@@ -177,16 +180,45 @@ class Liveness:
         return since is not None and end_s - since >= limit_s
 
 
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How old the last windows were when they came (`ages_s`), the last one at `came_at` (epoch seconds).
+
+    What is planned now must still be right: workers and loads change while a window is on its way.  A window that is
+    later than usual says that something is wrong, and that newer ones follow.  Where all come late, nothing newer will,
+    and a plan from old figures is better than none.
+    """
+
+    ages_s: tuple[float, ...] = ()
+    came_at: float = -math.inf
+
+    def after(self, now: float, snapshot: Snapshot) -> "Delays":
+        """With a window that comes now; not if it follows so soon that the stream is catching up."""
+        if now - self.came_at < (snapshot.end_ms - snapshot.start_ms) / 2000.0:
+            return self
+        return Delays((*self.ages_s, now - snapshot.end_ms / 1000.0)[-USUAL_WINDOWS:], now)
+
+    def allowed_s(self, max_age_s: float) -> float:
+        """How old a window may be: `max_age_s` later than the last ones at least were, and at most twice as old."""
+        usual_s = min(self.ages_s) if len(self.ages_s) == USUAL_WINDOWS else 0.0
+        return max_age_s + min(max(0.0, usual_s), max_age_s)
+
+
 def check_cluster(
     snapshot: Snapshot,
     now: float,
     liveness: Liveness,
     needs: Requirements,
     maintained: Collection[HostId] = (),
+    *,
+    delays: Delays = Delays(),
 ) -> NotReady | None:
-    """The reason why no app can be judged when a window comes, or None.  `maintained` = hosts that may be silent."""
+    """The reason why no app can be judged when a window comes, or None.
+
+    `maintained` = hosts that may be silent; `delays` = of the windows before.
+    """
     age_s = now - snapshot.end_ms / 1000.0
-    if age_s > needs.max_age_s:
+    if age_s > delays.allowed_s(needs.max_age_s):
         detail = f"the window that has just come ended {age_s:.0f} s ago: Spark is late, or this clock is ahead"
         return NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=detail)
     lost = [host for host in liveness.lost_hosts(snapshot) if host not in maintained]

@@ -1,9 +1,10 @@
-"""The settings of the decider: [balance], [placement] and [snapshot] of the configuration."""
+"""The settings of the decider: [balance], [placement] and [forecast] of the configuration."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
+from trimtab_controller.decider.values.scaling import Mode
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.codec import NotSent, Range
 from trimtab_protocol.messages.decode import MAX_NUMBER
@@ -83,3 +84,14 @@ class First(StrEnum):
     EVEN = "even"
     LF = "lf"
     AUTO = "auto"  # the best of all three
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastSettings:
+    """The configuration's [forecast].
+
+    Off: no demand is remembered.  Advise: it is said what is forecast, and how good that has been.  Act: the number of
+    workers also follows forecasts that have been better than the last value.
+    """
+
+    mode: Mode = Mode.OFF
