@@ -14,11 +14,11 @@ from trimtab_controller.stream.claims import claims_of
 from trimtab_controller.stream.signatures import Refused, Verdict, flood_claims
 from trimtab_protocol.messages.decode import Fault
 
-SMALL_SAMPLES = 10_000
+SMALL_SAMPLES = 20_000
 """Samples in each of the last SEEN batches up to which the next one is taken to be small.
 
-Samples, not the rows of their sums: a long window has many samples per row.  `benchmarks.small_batches` shows where
-Spark's query begins to pay.
+Samples, not the rows of their sums: a long window has many samples per row.  So many cost Spark four times the CPU that
+they cost here (`benchmarks.small_batches`).
 """
 SMALL_RECORDS, SMALL_BYTES = 1_000, 64 * 1024
 """Records of a small batch, and bytes of the largest: as much as the driver may get, whoever floods the topic."""
