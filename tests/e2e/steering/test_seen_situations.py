@@ -25,6 +25,7 @@ from tests.e2e.steering.test_deleted_topics import delete
 from tests.e2e.steering.test_refused import logs
 from tests.e2e.steering.verdict import Records, committed, read_topic
 from tests.e2e.test_honest_words import a_job
+from trimtab_agent.engines.faust.transport.density import NEAR
 from trimtab_controller.decider.window.demand import NO_DEMAND_HISTORY, follow_demand
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.local import Statistics
@@ -363,7 +364,7 @@ def test_a_compacted_source_asks_for_no_more_than_the_records_that_it_has(
             left = len(here[each.key_group.partition]) - done[each.key_group]
             if each.backlog is not None:
                 known += each.backlog > 0
-                assert each.backlog <= 1.3 * left + 100, (each, left)
+                assert each.backlog <= 1.3 * left + NEAR / 2, (each, left)
     assert known > 10
     samples = list(frames.values())
     windows = [samples[at : at + 5] for at in range(0, len(samples), 5)]
