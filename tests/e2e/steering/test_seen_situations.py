@@ -202,7 +202,10 @@ async def ends_lost(cluster: Cluster) -> None:
 
 
 async def ten_times(cluster: Cluster) -> None:
-    """Key groups with ten times the tested rate of changelog records move, and nothing of them is refused."""
+    """Key groups with ten times the tested rate of changelog records move, and nothing of them is refused.
+
+    A machine that is too slow for the rate is the harder case: all is late, and moves must be prepared all the same.
+    """
     names = [*cluster.setup.changelogs, MANY]
     asked = {TopicPartition(n, p): OffsetSpec.latest() for n in names for p in range(cluster.setup.partitions)}
     admin = AdminClient({"bootstrap.servers": cluster.broker.address})
@@ -215,7 +218,7 @@ async def ten_times(cluster: Cluster) -> None:
 
     await begin(cluster)
     marks, took, key_group = [written()], list[float](), KeyGroup(APP, SOURCE, 0)
-    await asyncio.sleep(8.0)
+    await asyncio.sleep(5.0)
     for number in range(4):
         source, *_ = cluster.row(key_group)
         target = sorted(set(cluster.members) - {source})[number % 2]
@@ -223,7 +226,7 @@ async def ten_times(cluster: Cluster) -> None:
         begun = time.monotonic()
         assert await cluster.hand_over((key_group,), source, target), [ack.detail for ack in cluster.agent.acks]
         took.append(time.monotonic() - begun)
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(1.5)
     marks.append(await asyncio.to_thread(written))
     for (at, every, hot), (then, more, hotter) in pairwise(marks):
         print(
