@@ -4,9 +4,10 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -156,12 +157,18 @@ class Job:
 
 
 @asynccontextmanager
-async def a_job(broker: Broker, name: str, folder: Path, bootstrap: str | None = None) -> AsyncIterator[Job]:
-    """A job whose topics exist."""
+async def a_job(
+    broker: Broker,
+    name: str,
+    folder: Path,
+    bootstrap: str | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> AsyncIterator[Job]:
+    """A job whose topics exist; `settings` = of its inputs."""
     compact = {"cleanup.policy": "compact"}
     broker.create_topics(
         [
-            Topic(name=f"{name}-in", partitions=PARTITIONS),
+            Topic(name=f"{name}-in", partitions=PARTITIONS, settings=settings),
             Topic(name=f"{name}-counts-changelog", partitions=PARTITIONS, settings=compact),
         ]
     )

@@ -228,6 +228,17 @@ if Feature.RECORDS in FEATURES:
                 records[key] = Seen(before + 1, *(["now"] if Feature.NEW_FIELD in FEATURES else []))
 
 
+if SETUP.get("writes"):
+    many = table("many")
+    own["source"].append(many)
+
+    @app.agent(numbers)
+    async def write_many(stream: Any) -> None:
+        async for event in stream.events():
+            for place in range(SETUP["writes"]):
+                many[f"{text(event.key)}.{place}"] += 1
+
+
 if Feature.BALLAST in FEATURES:
     own["source"].append(table("ballast", str))
 if Feature.ONE_OPERATOR in FEATURES:

@@ -41,6 +41,7 @@ TOLD = (
         "drain_limit_s",
         "local",
         "recovery_buffer",
+        "writes",
     ),
 )
 """Of the setup, what the app is told."""

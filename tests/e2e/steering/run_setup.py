@@ -16,6 +16,7 @@ SUMS = "oracle-sums-changelog"
 BALLAST = "oracle-ballast-changelog"
 CHANGELOGS = ("oracle-counts-changelog", SUMS, "oracle-groups-changelog")
 WINDOWED = "oracle-windowed-changelog"
+MANY = "oracle-many-changelog"
 LATE, ODD = "oracle-late-changelog", "oracle-odd-changelog"
 EXTRAS, RENAMED = "oracle-extras-changelog", "oracle-renamed-changelog"
 OPERATORS: dict[Feature | None, tuple[OperatorId, ...]] = {
@@ -77,6 +78,8 @@ class Setup:
     """How long the second agent takes for an event, in each of its steps."""
     queue: int = 4096
     """Events that a stream's queue holds."""
+    writes: int = 0
+    """Keys of one more table that each event of the source writes."""
     recovery_buffer: int = 1000
     """Changelog records that a table's recovery applies at once."""
     drain_limit_s: float = 10.0
@@ -100,7 +103,8 @@ class Setup:
     def all_changelogs(self) -> tuple[str, ...]:
         """With those of the tables that the judge does not look at."""
         careless = (LATE, ODD) if Feature.CARELESS in self.features else ()
-        return (*self.changelogs, *((BALLAST,) if self.ballast_bytes else ()), *careless)
+        many = (MANY,) if self.writes else ()
+        return (*self.changelogs, *((BALLAST,) if self.ballast_bytes else ()), *many, *careless)
 
     @property
     def changelogs(self) -> tuple[str, ...]:

@@ -104,8 +104,8 @@ async def judge(cluster: Cluster) -> Verdict:
             count = range(cluster.load.partitions.get(topic, len(partitions)))
             wanted = {TopicPartition(topic, p): OffsetSpec.latest() for p in count}
             ends = {tp.partition: f.result().offset for tp, f in admin.list_offsets(wanted).items()}
-            committed = _committed(admin, cluster.app, topic)
-            found[topic] = sum(end - committed.get(p, 0) for p, end in ends.items())
+            done = committed(admin, cluster.app, topic)
+            found[topic] = sum(end - done.get(p, 0) for p, end in ends.items())
         return found
 
     best, since = sum(left().values()), time.monotonic()
@@ -148,7 +148,7 @@ async def _end(cluster: Cluster) -> None:
 async def judge_retired(cluster: Cluster, app: AppId) -> Verdict:
     """An app whose last worker has ended: what it has committed it has done once, and nothing else."""
     admin, read = AdminClient({"bootstrap.servers": cluster.broker.address}), _read_all(cluster, app)
-    upto = _committed(admin, app, "numbers")
+    upto = committed(admin, app, "numbers")
     places: Counter[int] = Counter()
     numbers = set()
     for number in range(len(cluster.load.sent)):
@@ -156,7 +156,7 @@ async def judge_retired(cluster: Cluster, app: AppId) -> Verdict:
         if places[partition] < upto.get(partition, 0):
             numbers.add(number)
         places[partition] += 1
-    upto = _committed(admin, app, named_for(app, "regrouped"))
+    upto = committed(admin, app, named_for(app, "regrouped"))
     taken = [rows[: upto.get(partition, 0)] for partition, rows in read["regrouped"].items()]
     regrouped = {int(value) for rows in taken for _, value, _ in rows if value}
     return _judged(cluster, read, _Inputs(numbers=numbers, regrouped=regrouped), {}, 0)
@@ -170,7 +170,7 @@ class _Inputs:
     regrouped: Collection[int]
 
 
-def _committed(admin: AdminClient, app: AppId, topic: str) -> dict[int, int]:
+def committed(admin: AdminClient, app: AppId, topic: str) -> dict[int, int]:
     """Partition -> offset."""
     [answer] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(app)]).values()
     return {row.partition: max(0, row.offset) for row in answer.result().topic_partitions if row.topic == topic}

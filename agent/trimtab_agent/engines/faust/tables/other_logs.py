@@ -35,8 +35,9 @@ from trimtab_protocol.wording import first_few
 
 log = logging.getLogger(__name__)
 
-SKEW_S = 60.0
-"""By how much the clocks of workers may differ.  A larger difference only makes a worker restore state that it has."""
+SKEW_S = 5.0
+"""By how much the clocks of workers may differ; `trimtab doctor` warns from 2 s on.  A larger difference only makes a
+worker restore state that it has.  A changelog that is cut and grows again within this time is taken for the old one."""
 LIMIT_S = 3.0
 """How long the broker may take to answer; databases are not checked, and nothing is told, otherwise."""
 AHEAD = "%s ends at %d, this worker had written up to %d"

@@ -97,6 +97,22 @@ def test_state_of_another_changelog_is_not_used(tmp_path: Path, broker: Broker, 
     store._dbs.pop(0).close()
 
 
+def test_a_copy_is_not_used_that_has_more_than_its_changelog_had_when_that_grew_again(tmp_path: Path) -> None:
+    """Its owner has set its own database aside, and has written since; this worker opens its copy only now."""
+    path = with_state(tmp_path)
+    last = max(each.stat().st_mtime for each in path.iterdir())
+
+    class GrownAgain(Broker):
+        async def offsets_since(self, times: Mapping[TP, float], limit_s: float) -> dict[TP, int]:
+            return {tp: OFFSET - 2 for tp, at in times.items() if at <= last + 10.0}
+
+    store = a_worker(tmp_path, GrownAgain(None, end=OFFSET + 20))
+    asyncio.run(assigned(store))
+
+    assert (store.persisted_offset(LOG), store._dbs[0].get(b"key")) == (None, None)
+    store._dbs.pop(0).close()
+
+
 @pytest.mark.parametrize("end", [OFFSET, 3, 0])
 def test_a_database_ahead_of_its_changelog_is_set_aside_and_the_table_restored_from_what_is_left(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, end: int
