@@ -142,6 +142,7 @@ def test_who_sends_nothing_keeps_nobody_out_and_is_ended(tmp_path: Path, monkeyp
 def test_who_begins_no_handshake_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("MAX_CONNECTIONS", "MAX_PER_ADDRESS"):
         monkeypatch.setattr(connection, limit, 4)
+    monkeypatch.setattr(connection, "RECEIVE_LIMIT_S", 600.0)  # on a slow machine the last one would be ended for that
     files = certificate(tmp_path, "tls")
     trusted = ssl.create_default_context(cafile=str(files.certificate))
     with served(Setup(tmp_path), tmp_path, files) as port, ExitStack() as silent:

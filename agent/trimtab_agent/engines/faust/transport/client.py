@@ -78,7 +78,7 @@ async def for_ever(work: Callable[[], Awaitable[None]], complaint: str) -> None:
 def until_answered(
     ask: Callable[P, Awaitable[R]], *, limit_s: float | None = None, reset: Callable[[], None] = lambda: None
 ) -> Callable[P, Awaitable[R]]:
-    """`ask`, repeated until the brokers answer; `Waits` says who does not.
+    """`ask`, repeated until the brokers answer; `BrokerWaits` says who does not.
 
     `reset` is called after an attempt that took `limit_s`: what it asked on may be dead.
     """
@@ -98,7 +98,7 @@ def until_answered(
     return ask_again
 
 
-class Waits:
+class BrokerWaits:
     """Says, less and less often, which brokers a worker waits for, and what for (patch brokers-awaited).
 
     `client` returns one that knows the brokers.  Everything runs on its event loop.

@@ -27,7 +27,7 @@ from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.chained import Renewal, chain, in_batch, only_gathers, waiting_in_batch
-from trimtab_agent.engines.faust.transport.client import CONNECT, Waits, reset_connections, until_answered
+from trimtab_agent.engines.faust.transport.client import CONNECT, BrokerWaits, reset_connections, until_answered
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
@@ -1138,7 +1138,7 @@ class SteeredTransport(Transport):  # type: ignore[misc]
         self.fence = fence
         self.settings = settings
         self.watcher = watcher
-        self.waits = Waits(lambda: app.producer._producer.client)
+        self.waits = BrokerWaits(lambda: app.producer._producer.client)
         self.guard = StoreGuard(
             app, fence, on_breach=lambda: self.watcher.breached(), tell=lambda *told: self.watcher.tell(*told)
         )

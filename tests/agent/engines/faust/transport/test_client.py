@@ -21,7 +21,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport import client as client_module
 from trimtab_agent.engines.faust.transport import producer as producer_module
 from trimtab_agent.engines.faust.transport import thread as thread_module
-from trimtab_agent.engines.faust.transport.client import Waits, silent_brokers
+from trimtab_agent.engines.faust.transport.client import BrokerWaits, silent_brokers
 from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
 
@@ -165,6 +165,6 @@ async def test_lines_about_a_wait_become_rarer(
     monkeypatch.setattr(client_module, "asyncio", SimpleNamespace(sleep=sleep))
     monkeypatch.setattr(client_module, "silent_brokers", silent)
     with pytest.raises(asyncio.CancelledError):
-        await Waits(object)._tell("connect")
+        await BrokerWaits(object)._tell("connect")
     assert slept == [0.1, 0.2, 0.4, 0.4, 0.4]
     assert told(caplog) == ["waiting for Kafka to connect, for 0 s: broker 2 does not answer"] * 4
