@@ -2,8 +2,8 @@
 
 Two empty workers join one that does everything, and a plan moves two thirds of the key groups to them.
 
-- *Slow restores.*  The restores keep the disks of the new workers busy, which the job needs as well.  The run is played
-  without pace and guard, and with both: here the pace has to help.
+- *Slow restores.*  The restores keep the disks of the new workers busy, which the job needs as well.  A plan begins
+  slowly and becomes faster only while the job bears it, so no run without that exists to compare with.
 - *Slow workers.*  The new workers wait for something else at each job, which no load shows, so they cannot do what they
   are given at any pace.  The run is played with pace and without the guard, and with both: the guard has to end the
   plan, and to move back what it has moved.
@@ -39,8 +39,6 @@ IN_FLIGHT = 8
 
 GUARD: Mapping[str, Any] = {"max_lag_s": 2.0, "max_pause_s": 5.0}
 NO_GUARD: Mapping[str, Any] = {**GUARD, "guard": "off"}
-NO_PACE: Mapping[str, Any] = {"max_lag_s": 86_400.0, "max_pause_s": 86_400.0}
-"""Limits that the job never reaches: the plan becomes faster from window to window, and the guard does nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,12 +229,9 @@ def told(name: str, found: Found) -> Found:
 
 
 def test_pace_keeps_the_latency_within_its_limit(tmp_path: Path) -> None:
-    fixed = told("slow restores, no pace, no guard", play(RESTORES, tmp_path, "fixed", NO_PACE))
     paced = told("slow restores, pace and guard", play(RESTORES, tmp_path, "paced", GUARD))
-    assert fixed.p99_s > 2.0 * RESTORES.limit_s
     assert paced.p99_s <= RESTORES.limit_s
     assert paced.moved >= 0.8 * RESTORES.moves, "the plan has moved what evens the load"
-    assert paced.moved >= 0.9 * fixed.moved, "the pace has not gained by moving less"
 
 
 def test_the_guard_ends_a_plan_and_takes_it_back(tmp_path: Path) -> None:

@@ -402,7 +402,7 @@ class PredictionTracker:
             missed=found.missed,
             worker_loads=evaluate(view).worker_loads,
             saving=_saving(prediction, view) if prediction and found.incomparable is None else None,
-            moves=measured_moves(last, view),
+            moves=measured_moves(last, view, max(found.noise, self._min_gain)),
         )
 
     def _measure(self, last: Round, view: DemandView, part: Snapshot) -> Comparison:
@@ -454,12 +454,12 @@ def _generation(part: Snapshot) -> int | None:
     return max((row.generation for row in part.nodes if row.generation is not None), default=None)
 
 
-def measured_moves(row: Round, view: DemandView) -> tuple[MeasuredMove, ...]:
+def measured_moves(row: Round, view: DemandView, noise: float) -> tuple[MeasuredMove, ...]:
     """What each move of a round has brought, by the first whole window after it; without those that moved on since.
 
     A move for balance has paid if its two workers are nearer to the mean load with it than they would be without it:
-    the farther one of them counts, with the load that the key group has at its new owner.  Whether a move that
-    something else wanted has paid, such as a drain, is not for loads to say.
+    the farther one of them counts, with the load that the key group has at its new owner.  A difference of at most
+    `noise` (pp) says nothing, nor do loads say whether a move that something else wanted has paid, such as a drain.
     """
     moves = list(_made(row))[:MAX_MEASURED]
     if not moves:
@@ -482,7 +482,8 @@ def measured_moves(row: Round, view: DemandView) -> tuple[MeasuredMove, ...]:
             loads, mean = found.worker_loads, found.mean_load or 0.0
             there, here = loads[source] - mean, loads[target] - mean
             back = max(abs(there + load / capacity[source]), abs(here - load / capacity[target]))
-            paid = max(abs(there), abs(here)) < back
+            nearer_by = back - max(abs(there), abs(here))
+            paid = nearer_by > 0.0 if abs(nearer_by) > noise else None
         told.append(
             MeasuredMove(
                 key_group=key_group,
