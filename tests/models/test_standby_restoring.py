@@ -13,6 +13,7 @@ from trimtab_models.standbys.problem import UNPLACED, Ints, StandbyBudget, Stand
 from trimtab_models.standbys.restoring import SLACK, RestoreTimes, restored_sooner
 from trimtab_models.standbys.solve import solve
 
+UNLIMITED = StandbyBudget()
 quick = settings(max_examples=60, deadline=None)
 
 
@@ -24,7 +25,7 @@ def instance(
     wanted: int = 1,
     present: list[list[int]] | None = None,
     hosts: list[int] | None = None,
-    budget: StandbyBudget = StandbyBudget(),
+    budget: StandbyBudget = UNLIMITED,
     limit: list[float] | None = None,
 ) -> StandbyProblem:
     """Key groups that cost a fifth of their load to follow; `limit` = key groups that each worker may follow."""
@@ -84,7 +85,7 @@ def instances(draw: st.DrawFn, *, most: int = 8) -> tuple[StandbyProblem, Restor
         wanted=wanted,
         present=present,
         hosts=hosts,
-        budget=draw(st.sampled_from([StandbyBudget(), StandbyBudget(worker_changes=2, worker_bytes=2.0, changes=6)])),
+        budget=draw(st.sampled_from([UNLIMITED, StandbyBudget(worker_changes=2, worker_bytes=2.0, changes=6)])),
         limit=draw(st.sampled_from([None, [4.0] * workers])),
     )
     servers = max(hosts) + 1

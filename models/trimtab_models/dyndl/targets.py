@@ -152,8 +152,8 @@ def targets_bound(problem: TargetsProblem) -> float:
     for task, less in enumerate(problem.less):
         held = [part * float(problem.alone[problem.server[at]]) for at, part in less.items()]
         longest = max(longest, min([float(problem.size[task]) * alone, *held]))
-    possible = problem.may(np.arange(len(size))[:, None], np.arange(len(problem.server))).any(axis=0)
-    possible[problem.given] = True
+    workers = np.arange(len(problem.server))
+    possible = problem.may(np.arange(len(size))[:, None], workers).any(axis=0) | np.isin(workers, problem.given)
     used = np.unique(problem.server[possible])
     order = used[np.argsort(problem.running[used], kind="stable")]
     free, rate = problem.running[order], 1.0 / problem.pace[order]
