@@ -11,7 +11,7 @@ anything is measured.
 - *largest first*: the standbys that lead to the least load after a further loss (N-1), as chosen by loads alone.
 - *warm sooner*: the same, but no load after a loss may be higher by more than 1 % of a worker; what the loop does.
 - *alone*: without regard to loads, by the same search.
-- *sizes*: without regard to loads, by DynDLOff and single moves with the sizes of tasks (`dyndl/sizes`).  It knows
+- *sizes*: without regard to loads, by DynDLOff and single moves with the sizes of tasks (`sizes.py`).  It knows
   copies only as whole ones, so it counts all restores as remote.  What it puts beside an owner goes where it ends
   first.
 
@@ -28,11 +28,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
+from benchmarks.dyndl.sizes import SizedProblem, solve_sized
 from benchmarks.standbys import instance
 from trimtab_controller.decider.memory.standby_choice import RESTORE_OPERATIONS, SEARCH
 from trimtab_controller.execution.restore_costs import PRIOR, LearnedRestores
 from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem
-from trimtab_models.dyndl.sizes import SizedProblem, solve_sized
 from trimtab_models.dyndl.targets import pace_of
 from trimtab_models.instances.scheduling import TableCost
 from trimtab_models.solving import Infeasible, Never
@@ -129,7 +129,7 @@ def seconds(made: Layout, assignment: Ints) -> float:
 
 
 def by_sizes(made: Layout, assignment: Ints) -> Ints:
-    """The new standbys where `dyndl/sizes` puts them; those beside their owner then go where they end first."""
+    """The new standbys where `sizes.py` puts them; those beside their owner then go where they end first."""
     gaps = np.flatnonzero(made.problem.present[:, 0] == UNPLACED)
     hosts, size = HOSTS - 1, made.times.size[gaps]
     base = ScheduleProblem(
