@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.solving import Never
-from trimtab_models.standbys.problem import UNPLACED, Ints, StandbyBudget, StandbyProblem, is_allowed, is_new, losses
+from trimtab_models.standbys.problem import (
+    HOST,
+    UNPLACED,
+    Ints,
+    StandbyBudget,
+    StandbyProblem,
+    is_allowed,
+    is_new,
+    losses,
+)
 from trimtab_models.standbys.restoring import SLACK, RestoreTimes, restored_sooner
 from trimtab_models.standbys.solve import solve
 
@@ -27,6 +36,9 @@ def instance(
     hosts: list[int] | None = None,
     budget: StandbyBudget = UNLIMITED,
     limit: list[float] | None = None,
+    zones: list[int] | None = None,
+    spread: bool = False,
+    near_home: list[bool] | None = None,
 ) -> StandbyProblem:
     """Key groups that cost a fifth of their load to follow; `limit` = key groups that each worker may follow."""
     count = len(owner)
@@ -37,10 +49,13 @@ def instance(
         state_bytes=np.ones(count),
         capacity=np.ones(workers),
         removing=np.zeros(workers, np.bool_),
-        levels=np.array([list(range(workers)), hosts or list(range(workers))], np.int64),
+        levels=np.array([range(workers), hosts or range(workers), *([zones] if zones else [])], np.int64),
         present=np.array(present or [[UNPLACED]] * count, np.int64).reshape(count, 1),
         frozen=np.zeros(count, np.bool_),
         wanted=wanted,
+        spread=spread,
+        near_home=np.array(near_home, np.bool_) if near_home else None,
+        lost_by=HOST,
         usage=np.ones((1, count)) if limit else np.zeros((0, count)),
         limit=np.array([limit]) if limit else np.zeros((0, workers)),
         budget=budget,
@@ -78,6 +93,7 @@ def instances(draw: st.DrawFn, *, most: int = 8) -> tuple[StandbyProblem, Restor
     hosts = [sorted(set(hosts)).index(each) for each in hosts]
     wanted = draw(st.integers(1, 2))
     present = [[draw(st.integers(UNPLACED, workers - 1))] for _ in range(count)]
+    of_hosts = [draw(st.integers(0, 1)) for _ in hosts]
     problem = instance(
         owner,
         [draw(st.sampled_from([1.0, 3.0, 10.0])) for _ in range(count)],
@@ -87,6 +103,9 @@ def instances(draw: st.DrawFn, *, most: int = 8) -> tuple[StandbyProblem, Restor
         hosts=hosts,
         budget=draw(st.sampled_from([UNLIMITED, StandbyBudget(worker_changes=2, worker_bytes=2.0, changes=6)])),
         limit=draw(st.sampled_from([None, [4.0] * workers])),
+        zones=draw(st.sampled_from([None, [of_hosts[host] for host in hosts]])),
+        spread=draw(st.booleans()),
+        near_home=draw(st.sampled_from([None, [draw(st.booleans()) for _ in range(count)]])),
     )
     servers = max(hosts) + 1
     less = {
