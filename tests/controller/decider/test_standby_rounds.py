@@ -70,12 +70,13 @@ def test_the_loop_says_when_all_are_warm_by_what_restores_cost_and_what_waits() 
     rows = tuple(replace(row, state_bytes=100_000_000) for row in arrived.snapshot.key_groups)
     large = SnapshotArrived(snapshot=replace(arrived.snapshot, key_groups=rows))
     host, other = HostId("h0"), AppId("other")
-    for speed, waiting, told in ((10e6, {}, 10), (20e6, {}, 5), (10e6, {other: [(host, 100_000_000)]}, 21)):
+    busy = {other: [(host, 100_000_000)]}
+    for speed, waiting, told in ((10e6, {}, (10, 10)), (20e6, {}, (5, 5)), (10e6, busy, (21, 15))):
         made = decider(execution(BALANCED))
         learned = LearnedRestores(bytes_per_s=speed, shared=AffineCost(a=1.0, b=0.0), most_at_once=1, waiting=waiting)
         made.on_event(1000.0, RestoresLearned(learned=learned))
         decision = of_type(StandbysPlaced, only(made.on_event(1011.0, large)))
-        assert decision.detail == f"2 new standbys, all warm after about {told} s"
+        assert decision.detail == "2 new standbys, all warm after about {} s, bound {} s".format(*told)
     mine = LearnedRestores(waiting={APP: [(host, 1)]})
     made.on_event(1012.0, RestoresLearned(learned=mine))
     assert made._situation.restores_of(APP).running == {}, "new rows take the place of those that wait"

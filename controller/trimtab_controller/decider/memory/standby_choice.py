@@ -62,7 +62,8 @@ class StandbyRows:
     `rows` = (owner, standby ...) of the key groups whose standbys change.  `added` = number of new standbys, of which
     `replaced` take the place of others.  `missing` = number of key groups that still have too few standbys.
     `lacking` = bytes that the new standbys of a key group restore, by host.  `warm_s` = seconds until all are restored,
-    by the model of restores; None if it was not asked.
+    by the model of restores, and `warm_bound_s` = what no other workers can beat, whatever their loads; None if it was
+    not asked.
     """
 
     rows: Mapping[KeyGroup, Owners] = field(default_factory=dict)
@@ -71,6 +72,7 @@ class StandbyRows:
     missing: int = 0
     lacking: Mapping[KeyGroup, Mapping[HostId, int]] = field(default_factory=dict)
     warm_s: float | None = None
+    warm_bound_s: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", MappingProxyType(dict(self.rows)))
@@ -254,10 +256,12 @@ class Following:
             return self._rows(view, problem, found, Held())
         sooner = self._sooner(view, problem, found.assignment, restores)
         unit_s, gained = restores.learned.unit_s, sooner.before - sooner.makespan
-        if gained * unit_s < SOONER_S or gained < SOONER * sooner.before:
-            return replace(self._rows(view, problem, found, restores.held), warm_s=sooner.before * unit_s)
-        found = replace(found, assignment=sooner.assignment)
-        return replace(self._rows(view, problem, found, restores.held), warm_s=sooner.makespan * unit_s)
+        worthwhile = gained * unit_s >= SOONER_S and gained >= SOONER * sooner.before
+        rows = self._rows(
+            view, problem, replace(found, assignment=sooner.assignment) if worthwhile else found, restores.held
+        )
+        warm_s = unit_s * (sooner.makespan if worthwhile else sooner.before)
+        return replace(rows, warm_s=warm_s, warm_bound_s=unit_s * sooner.lower_bound)
 
     def _sooner(
         self, view: SmoothedView, problem: StandbyProblem, assignment: Integers, restores: Restores

@@ -92,5 +92,5 @@ def _described(found: StandbyRows) -> str:
     if found.replaced:
         what += f", {found.replaced} of them in place of others, so that less load meets at one worker after a loss"
     if found.warm_s is not None and found.warm_s >= TOLD_S:
-        what += f", all warm after about {found.warm_s:.0f} s"
+        what += f", all warm after about {found.warm_s:.0f} s, bound {found.warm_bound_s:.0f} s"
     return what + (f", {found.missing} key groups still lack one" if found.missing else "")
