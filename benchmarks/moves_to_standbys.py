@@ -18,10 +18,11 @@ import numpy as np
 from trimtab_controller.decider.memory.standby_choice import Following
 from trimtab_controller.decider.policies.admission import SolveWanted
 from trimtab_controller.decider.policies.instance import question_of
-from trimtab_controller.decider.policies.restores import Restores, onto_copies
+from trimtab_controller.decider.policies.restores import onto_copies
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.copies import Held
 from trimtab_controller.decider.window.owned import Owned
+from trimtab_controller.decider.window.restores import Restores
 from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.state import placement_of
 from trimtab_controller.plan import PlanReason

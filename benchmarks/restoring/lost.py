@@ -32,9 +32,9 @@ from tests.e2e.steering.standbys import warm
 from trimtab_controller.decider.memory.hosts import HostsSeen
 from trimtab_controller.decider.memory.orphans import Orphaned
 from trimtab_controller.decider.policies.orphan_placing import OPERATIONS, place_orphans
-from trimtab_controller.decider.policies.restores import Restores
 from trimtab_controller.decider.window.copies import Held
 from trimtab_controller.decider.window.owned import Owned, OwnedTable
+from trimtab_controller.decider.window.restores import Restores
 from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Recovery

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.dyndl.generate import Experiment, generate
+from benchmarks.dyndl.sizes import SizedParams, SizedProblem, SizedResult, evaluate_sized, sized_bound, solve_sized
 from tests.narrow import of_type
 from trimtab_models.dyndl.offline import solve_offline
 from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
 from trimtab_models.dyndl.result import ScheduleResult
-from trimtab_models.dyndl.sizes import SizedParams, SizedProblem, SizedResult, evaluate_sized, sized_bound, solve_sized
 from trimtab_models.instances.scheduling import AffineCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 

@@ -27,7 +27,7 @@ from trimtab_controller.execution.events import HostReport
 from trimtab_controller.execution.state import Handover
 from trimtab_models.dyndl.fitting import FittedCost, LocalRestore, RestoreSample, fit_cost, network_prior
 from trimtab_models.instances.scheduling import AffineCost, RemoteCost
-from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.names import AppId, HostId
 
 KEPT_WINDOWS = 360
 """Windows per host of which the foreground is known; an hour with windows of 10 s."""
@@ -135,7 +135,8 @@ class LearnedRestores:
     """What was learned so far, for those who choose targets.
 
     `of_host` = g of hosts with a curve or a prior of their own (p90), `most_at_once` = restores at the same time that a
-    host may run, `building` = bytes that new standbys restore now, by host.
+    host may run, `building` = bytes that new standbys restore now, by host, `waiting` = those of standbys that are not
+    named yet, by app.
     """
 
     unit_s: float = UNIT_S
@@ -144,6 +145,7 @@ class LearnedRestores:
     of_host: Mapping[HostId, RemoteCost] = field(default_factory=dict)
     most_at_once: int = AT_ONCE
     building: Mapping[HostId, Sequence[int]] = field(default_factory=dict)
+    waiting: Mapping[AppId, Sequence[tuple[HostId, int]]] = field(default_factory=dict)
 
     def size(self, lacking_bytes: float) -> float:
         """The size of a restore for the model: 1 if nothing is lacking."""

@@ -391,4 +391,5 @@ class HandoverRestores:
         building: dict[HostId, list[int]] = {}
         for each in self.standbys.building:
             building.setdefault(each.host, []).append(each.lacking_bytes)
-        return replace(self.costs.learned(self._limits.handovers_per_host), building=building)
+        learned = self.costs.learned(self._limits.handovers_per_host)
+        return replace(learned, building=building, waiting=self.standbys.waiting)

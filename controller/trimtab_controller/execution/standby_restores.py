@@ -153,6 +153,13 @@ class StandbyRestores:
         self._costs.links.restored(host, now + seconds)
 
     @property
+    def waiting(self) -> dict[AppId, list[tuple[HostId, int]]]:
+        """The bytes that rows which wait let hosts restore, by app."""
+        return {
+            app: [each for batch in batches for each in batch.lacking.items()] for app, batches in self._waiting.items()
+        }
+
+    @property
     def full_links(self) -> tuple[HostId, ...]:
         """The hosts on which standbys wait since the foreground fills their links."""
         hosts = {host for batches in self._waiting.values() for batch in batches for host in batch.lacking}

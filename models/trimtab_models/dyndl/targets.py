@@ -57,6 +57,7 @@ class TargetsProblem:
     most: Floats  # (R, W)
     given: Ints  # (T,) the worker of each restore, without regard to what it costs
     spared: Spared | None = None
+    allowed: Bools | None = None  # (T, W) the workers that a restore may go to, beside the given one; None: all
 
     def __post_init__(self) -> None:
         tasks, workers, servers = len(self.size), len(self.server), len(self.pace)
@@ -67,6 +68,8 @@ class TargetsProblem:
         shape = (len(self.demand), workers)
         if any(each.shape != shape for each in (self.per_unit, self.used, self.least, self.most)):
             raise ValueError(f"the resources of workers must be {shape}")
+        if self.allowed is not None and self.allowed.shape != (tasks, workers):
+            raise ValueError(f"allowed must have one flag for each of {tasks} restores and {workers} workers")
         if tasks and not (0 <= self.given.min() <= self.given.max() < workers):
             raise ValueError(f"a target must be one of {workers} workers")
         if not (np.isfinite(self.size).all() and (self.size > 0).all() and (self.pace > 0).all()):
@@ -76,6 +79,13 @@ class TargetsProblem:
         """(R, ...) what these restores add on these workers."""
         demand = usage_on(self.demand, self.spared, tasks, workers)
         return np.asarray(np.nan_to_num(demand * self.per_unit[:, workers]))
+
+    def may(self, tasks: Places, workers: Places) -> Bools:
+        """Whether these restores may go to these workers."""
+        if self.allowed is None:
+            return np.ones(np.broadcast(tasks, workers).shape, np.bool_)
+        found: Bools = self.allowed[tasks, workers]
+        return found
 
     def size_on(self, task: int) -> Floats:
         """(W,) the size of a restore on each worker."""
@@ -142,7 +152,9 @@ def targets_bound(problem: TargetsProblem) -> float:
     for task, less in enumerate(problem.less):
         held = [part * float(problem.alone[problem.server[at]]) for at, part in less.items()]
         longest = max(longest, min([float(problem.size[task]) * alone, *held]))
-    used = np.unique(problem.server)
+    workers = np.arange(len(problem.server))
+    possible = problem.may(np.arange(len(size))[:, None], workers).any(axis=0) | np.isin(workers, problem.given)
+    used = np.unique(problem.server[possible])
     order = used[np.argsort(problem.running[used], kind="stable")]
     free, rate = problem.running[order], 1.0 / problem.pace[order]
     level, work, speed, begun = 0.0, float(size.sum()), 0.0, 0.0
@@ -239,6 +251,8 @@ class _Search:
         for holder, size in holders:
             if size >= now:
                 return False
+            if not self._problem.may(task, holder):
+                continue
             server = int(self._problem.server[holder])
             elsewhere = server != self._problem.server[present]
             end = self._sum[server] + size - (0.0 if elsewhere else now)
@@ -291,7 +305,8 @@ class _Search:
             problem.running[server] + problem.pace[server] * (self._sum[server] + size), problem.alone[server] * size
         )
         left = self._at(last, float(self._sum[last] - self._here[task]), rest)
-        later = np.where(server == last, np.inf, np.maximum(after, left))
+        barred = (server == last) | ~problem.may(task, np.arange(len(server)))
+        later = np.where(barred, np.inf, np.maximum(after, left))
         for worker in np.argsort(later, kind="stable")[:TRIED].tolist():
             if later[worker] < ends[last]:
                 yield float(later[worker]), {task: worker}
@@ -311,7 +326,7 @@ class _Search:
         ours = np.maximum(
             problem.running[last] + problem.pace[last] * sums, problem.alone[last] * np.maximum(rest, back)
         )
-        end = np.maximum(theirs, ours)
+        end = np.where(problem.may(task, workers) & problem.may(others, present), np.maximum(theirs, ours), np.inf)
         for place in np.argsort(end, kind="stable").tolist():
             yield float(end[place]), {task: int(workers[place]), int(others[place]): present}
 

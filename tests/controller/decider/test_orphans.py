@@ -38,12 +38,12 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.hosts import Host, HostsSeen
 from trimtab_controller.decider.memory.orphans import Orphaned
 from trimtab_controller.decider.policies.orphan_placing import PlacedOrphans, place_orphans
-from trimtab_controller.decider.policies.restores import Restores
 from trimtab_controller.decider.values.decision import PlanEnded, Planned, Skip, StandbysPlaced
 from trimtab_controller.decider.values.reasons import ConcernKind
 from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.decider.window.copies import Held
 from trimtab_controller.decider.window.owned import OwnedTable
+from trimtab_controller.decider.window.restores import Restores
 from trimtab_controller.decider.window.view import PlannableView, Room
 from trimtab_controller.execution.events import AckSeen, ExecutionLimits, PlanDecided, ScalingWanted, StopWanted
 from trimtab_controller.execution.machine import ExecutionMachine

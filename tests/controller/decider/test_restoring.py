@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from tests.controller.decider.decider_situations import a_worker, owned, plannable
 from trimtab_controller.decider.policies.admission import SolveWanted
-from trimtab_controller.decider.policies.restores import Restores, onto_copies, with_restores
+from trimtab_controller.decider.policies.restores import onto_copies, with_restores
 from trimtab_controller.decider.values.decision import Planned, describe
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.copies import Held
+from trimtab_controller.decider.window.restores import Restores
 from trimtab_controller.decider.window.view import PlannableView
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer

@@ -16,13 +16,15 @@ from tests.controller.decider.deciders import (
     window,
 )
 from tests.narrow import of_type
-from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived
+from trimtab_controller.decider.events import ExecutionChanged, RestoresLearned, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.standbys import NAMED_S, ROUND, ROUND_INTERVAL_S
 from trimtab_controller.decider.values.decision import Adopted, Skip, StandbysPlaced, describe, names_of
 from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
+from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
-from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
+from trimtab_models.instances.scheduling import AffineCost
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 
 EACH = int(ROUND.worker_changes)
@@ -61,6 +63,23 @@ def test_standbys_that_are_missing_are_placed_when_nothing_else_is_to_be_done() 
     published(made, present, WARM)
     calm = of_type(Skip, only(made.on_event(1031.0, asking(window(BALANCED, 1030.0), 1))))
     assert (calm.reason, made.known.missing_standbys) == (SkipReason.INSIDE_BAND, {APP: 0})
+
+
+def test_the_loop_says_when_all_are_warm_by_what_restores_cost_and_what_waits() -> None:
+    arrived = asking(window(BALANCED), 1)
+    rows = tuple(replace(row, state_bytes=100_000_000) for row in arrived.snapshot.key_groups)
+    large = SnapshotArrived(snapshot=replace(arrived.snapshot, key_groups=rows))
+    host, other = HostId("h0"), AppId("other")
+    busy = {other: [(host, 100_000_000)]}
+    for speed, waiting, told in ((10e6, {}, (10, 10)), (20e6, {}, (5, 5)), (10e6, busy, (21, 15))):
+        made = decider(execution(BALANCED))
+        learned = LearnedRestores(bytes_per_s=speed, shared=AffineCost(a=1.0, b=0.0), most_at_once=1, waiting=waiting)
+        made.on_event(1000.0, RestoresLearned(learned=learned))
+        decision = of_type(StandbysPlaced, only(made.on_event(1011.0, large)))
+        assert decision.detail == "2 new standbys, all warm after about {} s, bound {} s".format(*told)
+    mine = LearnedRestores(waiting={APP: [(host, 1)]})
+    made.on_event(1012.0, RestoresLearned(learned=mine))
+    assert made._situation.restores_of(APP).running == {}, "new rows take the place of those that wait"
 
 
 def test_the_next_round_waits_until_the_last_one_is_named_but_not_for_ever() -> None:

@@ -16,6 +16,8 @@ from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following, StandbyRows
 from trimtab_controller.decider.memory.standbys import LEAST_LOAD, MOST, SAMPLES, FollowingCosts, StandbyRounds
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
+from trimtab_controller.decider.window.copies import Held
+from trimtab_controller.decider.window.restores import Restores
 from trimtab_controller.decider.window.view import FixedWorker, SmoothedView, Worker
 from trimtab_controller.execution.state import placement_of
 from trimtab_models.standbys.problem import StandbyBudget
@@ -28,10 +30,18 @@ PLENTY = StandbyBudget()
 
 
 def view(
-    workers: list[Worker], owners: list[str], loads: list[float] | None = None, size: int | None = 100
+    workers: list[Worker],
+    owners: list[str],
+    loads: list[float] | None = None,
+    size: int | None = 100,
+    *,
+    megabytes: list[int] | None = None,
 ) -> SmoothedView:
     """Key groups 0, 1, ... at these owners."""
-    rows = (owned(kg(at), owner, loads[at] if loads else 10.0, size) for at, owner in enumerate(owners))
+    rows = (
+        owned(kg(at), owner, loads[at] if loads else 10.0, megabytes[at] * 1_000_000 if megabytes else size)
+        for at, owner in enumerate(owners)
+    )
     return plannable(workers, rows)
 
 
@@ -289,3 +299,53 @@ def test_the_measured_share_counts_when_standbys_are_chosen() -> None:
     measured = made.known.following[APP]
     assert measured == pytest.approx(200.0 * 0.05 / float(view.owned.load.sum()))
     assert shares == pytest.approx([FOLLOWING_SHARE] * 3 + [measured])
+
+
+def knowing(seen: SmoothedView, **changes: object) -> Restores:
+    """Restores of 10 MB a second on every host, four at a time."""
+    return Restores(cores=dict.fromkeys({each.host for each in seen.workers}, 4.0), **changes)  # type: ignore[arg-type]
+
+
+def restored_on(found: StandbyRows) -> dict[str, int]:
+    """MB that hosts restore for new standbys."""
+    sums: Counter[str] = Counter()
+    for of in found.lacking.values():
+        sums.update({host: round(size / 1e6) for host, size in of.items()})
+    return dict(sums)
+
+
+def test_large_states_are_not_all_restored_on_one_host() -> None:
+    large = view(THREE, ["a"] * 4, [12.0, 11.5, 11.0, 10.5], megabytes=[100, 1, 1, 100])
+    following = Following.of(large, placed(large))
+    by_loads = following.choose(large, 1, PLENTY)
+    assert restored_on(by_loads) == {"h1": 200, "h2": 2}
+    assert by_loads.warm_s is None
+    sooner = following.choose(large, 1, PLENTY, restores=knowing(large))
+    assert restored_on(sooner) == {"h1": 101, "h2": 101}
+    assert sooner.warm_s == pytest.approx(10.0, rel=0.3)
+    busy = following.choose(large, 1, PLENTY, restores=knowing(large, running={HostId("h1"): [300_000_000]}))
+    assert restored_on(busy)["h1"] < 100, "what it restores already counts"
+
+
+def test_loads_after_a_loss_come_first_and_small_states_stay() -> None:
+    large = view(THREE, ["a"] * 4, [30.0, 20.0, 10.0, 0.1], megabytes=[100, 1, 1, 1])
+    following = Following.of(large, placed(large))
+    before = following.choose(large, 1, PLENTY)
+    found = following.choose(large, 1, PLENTY, restores=knowing(large))
+    heavy = {at: names for at, names in chosen(before).items() if at < 3}
+    assert heavy == {at: names for at, names in chosen(found).items() if at < 3}
+    small = view(THREE, ["a"] * 4, [12.0, 11.5, 11.0, 10.5], 1_000)
+    following = Following.of(small, placed(small))
+    found = following.choose(small, 1, PLENTY, restores=knowing(small))
+    assert found.rows == following.choose(small, 1, PLENTY).rows, "a second earlier is worth nothing"
+
+
+def test_a_new_standby_goes_to_a_copy_on_a_disk_and_restores_the_rest() -> None:
+    seen = view(THREE, ["a"], [10.0], 100_000_000)
+    following = Following.of(seen, placed(seen))
+    (before,) = chosen(following.choose(seen, 1, PLENTY)).values()
+    other = next(each for each in THREE if each.id not in (WorkerId("a"), *before))
+    held = Held(on_disk={kg(0): {other.id: 0.25}})
+    found = following.choose(seen, 1, PLENTY, restores=knowing(seen, held=held))
+    assert chosen(found) == {0: (other.id,)}
+    assert found.lacking == {kg(0): {other.host: 25_000_000}}

@@ -7,7 +7,8 @@ is able.  A rule may spread all copies over zones.
 A worker being drained is never a standby, nor is one that only reports.  Other fixed workers keep what they follow, and
 get no more; the standbys of key groups that are kept stay as they are.  No disk gets more new standbys than it has room
 for.  The standby model chooses standbys so that after the loss of any one
-host (or worker, if there is only one host) the survivors stay balanced (N-1).
+host (or worker, if there is only one host) the survivors stay balanced (N-1).  Where it is nearly indifferent, new
+standbys go where all are warm sooner: onto copies on disks, and not all to one host.
 
 A key group is followed only by workers that rules allow for it.
 
@@ -16,18 +17,22 @@ Following a key group counts as a share of its load: as measured (`FollowingCost
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_controller.decider.values.reasons import SkipReason
+from trimtab_controller.decider.window.copies import Held
 from trimtab_controller.decider.window.owned import Floats, Integers, OwnedTable
 from trimtab_controller.decider.window.placing import Places, spreads
 from trimtab_controller.decider.window.resources import free_disks
+from trimtab_controller.decider.window.restores import Restores
 from trimtab_controller.decider.window.view import SmoothedView, Worker
+from trimtab_models.solving import Never
 from trimtab_models.standbys.problem import HOST, UNPLACED, StandbyBudget, StandbyProblem, is_new
+from trimtab_models.standbys.restoring import RestoredStandbys, RestoreTimes, restored_sooner
 from trimtab_models.standbys.solve import StandbyParams, StandbyResult, kept_standbys, rated, solve
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -42,6 +47,10 @@ NO_REPLACEMENT = float("inf")
 SEARCH = StandbyParams(steps=2_000, peaks=False)
 """A limit on the time of the search, at most a second for 100,000 key groups: the decider waits for it.  What is chosen
 is rated with the next window."""
+RESTORE_OPERATIONS = 150_000
+"""Trials of a new standby on a worker in one decision, for all to be warm sooner."""
+SOONER_S, SOONER = 1.0, 0.1
+"""By so much, in seconds and as a share, all must be warm sooner for a standby to go elsewhere."""
 GONE = UNPLACED - 1
 """A standby in the placement that is no worker of the app any more."""
 
@@ -52,7 +61,9 @@ class StandbyRows:
 
     `rows` = (owner, standby ...) of the key groups whose standbys change.  `added` = number of new standbys, of which
     `replaced` take the place of others.  `missing` = number of key groups that still have too few standbys.
-    `lacking` = bytes that the new standbys of a key group restore, by host.
+    `lacking` = bytes that the new standbys of a key group restore, by host.  `warm_s` = seconds until all are restored,
+    by the model of restores, and `warm_bound_s` = what no other workers can beat, whatever their loads; None if it was
+    not asked.
     """
 
     rows: Mapping[KeyGroup, Owners] = field(default_factory=dict)
@@ -60,6 +71,8 @@ class StandbyRows:
     replaced: int = 0
     missing: int = 0
     lacking: Mapping[KeyGroup, Mapping[HostId, int]] = field(default_factory=dict)
+    warm_s: float | None = None
+    warm_bound_s: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", MappingProxyType(dict(self.rows)))
@@ -225,22 +238,67 @@ class Following:
         )
 
     def choose(
-        self, view: SmoothedView, wanted: int, budget: StandbyBudget, tolerance: float = NO_REPLACEMENT
+        self,
+        view: SmoothedView,
+        wanted: int,
+        budget: StandbyBudget,
+        tolerance: float = NO_REPLACEMENT,
+        restores: Restores | None = None,
     ) -> StandbyRows:
         """The rows to publish so that every key group has `wanted` standbys, as far as budget and workers allow.
 
         A standby that may stay is replaced only where that lowers the highest load after a loss by about `tolerance`
-        percent of a worker.
+        percent of a worker.  With `restores`, new standbys go where all are warm sooner, if that is worthwhile.
         """
         problem = self.problem(view, wanted, budget, tolerance)
-        return self._rows(view, problem, solve(problem, params=SEARCH))
+        found = solve(problem, params=SEARCH)
+        if restores is None or not is_new(problem, found.assignment).any():
+            return self._rows(view, problem, found, Held())
+        sooner = self._sooner(view, problem, found.assignment, restores)
+        unit_s, gained = restores.learned.unit_s, sooner.before - sooner.makespan
+        worthwhile = gained * unit_s >= SOONER_S and gained >= SOONER * sooner.before
+        rows = self._rows(
+            view, problem, replace(found, assignment=sooner.assignment) if worthwhile else found, restores.held
+        )
+        warm_s = unit_s * (sooner.makespan if worthwhile else sooner.before)
+        return replace(rows, warm_s=warm_s, warm_bound_s=unit_s * sooner.lower_bound)
 
-    def _rows(self, view: SmoothedView, problem: StandbyProblem, found: StandbyResult) -> StandbyRows:
+    def _sooner(
+        self, view: SmoothedView, problem: StandbyProblem, assignment: Integers, restores: Restores
+    ) -> RestoredStandbys:
+        """Other workers for the new standbys, by what hosts restore already and what they have on their disks."""
+        table, workers, learned = _whole(view), view.all_workers, restores.learned
+        hosts = sorted({worker.host for worker in workers})
+        server = {host: place for place, host in enumerate(hosts)}
+        places = {worker.id: place for place, worker in enumerate(workers)}
+        on_disk = restores.held.on_disk
+        less = {
+            row: {
+                places[name]: learned.size(share * float(problem.state_bytes[row]))
+                for name, share in shares.items()
+                if name in places
+            }
+            for row, shares in zip(table.places_of(on_disk).tolist(), on_disk.values(), strict=True)
+            if row >= 0
+        }
+        pace = np.array([restores.pace(host) for host in hosts])
+        begun = np.array([sum(map(learned.size, restores.running.get(host, ()))) for host in hosts])
+        times = RestoreTimes(
+            server=np.array([server[worker.host] for worker in workers], np.int64),
+            size=np.array([learned.size(each) for each in problem.state_bytes.tolist()], np.float64),
+            less=less,
+            pace=pace,
+            alone=np.array([learned.cost(host).at(1) for host in hosts]),
+            running=begun * pace,
+        )
+        return restored_sooner(problem, assignment, times, stop=Never(), operations=RESTORE_OPERATIONS)
+
+    def _rows(self, view: SmoothedView, problem: StandbyProblem, found: StandbyResult, held: Held) -> StandbyRows:
         width = max(self.placed.shape[1], found.assignment.shape[1])
         changed = (_widened(self.placed, width) != _widened(found.assignment, width)).any(axis=1) & ~problem.frozen
         table, names = _whole(view), [worker.id for worker in view.all_workers]
         new, kept = is_new(problem, found.assignment), kept_standbys(problem) != UNPLACED
-        lacks, refused = _fitting(view, problem, found.assignment, new & changed[:, np.newaxis])
+        lacks, refused = _fitting(view, problem, found.assignment, new & changed[:, np.newaxis], held)
         rows, lacking = {}, {}
         for place in np.flatnonzero(changed & ~refused).tolist():
             key_group = KeyGroup(view.app, table.operators[table.operator[place]], int(table.partition[place]))
@@ -290,20 +348,20 @@ def _by_rules(where: Places, stays: Integers) -> tuple[Floats, Floats]:
 
 
 def _fitting(
-    view: SmoothedView, problem: StandbyProblem, assignment: Integers, new: NDArray[np.bool_]
+    view: SmoothedView, problem: StandbyProblem, assignment: Integers, new: NDArray[np.bool_], held: Held
 ) -> tuple[dict[int, dict[HostId, int]], NDArray[np.bool_]]:
     """Bytes that the new standbys of key groups restore, by host; and (K,) those for which a disk has no room."""
-    disks, hosts = free_disks(view), [worker.host for worker in view.all_workers]
+    disks, workers, table = free_disks(view), view.all_workers, _whole(view)
+    on_disk = dict(zip(table.places_of(held.on_disk).tolist(), held.on_disk.values(), strict=True))
     written: dict[HostId, float] = {}
     lacking: dict[int, dict[HostId, int]] = {}
     refused = np.zeros(len(assignment), np.bool_)
     for place in np.flatnonzero(new.any(axis=1)).tolist():
-        size = int(problem.state_bytes[place])
-        targets = [
-            hosts[worker] for worker in assignment[place, new[place]].tolist()
-        ]  # standbys are on different hosts
-        lacks = {host: size * targets.count(host) for host in targets}
-        after = {host: written.get(host, 0.0) + lacks[host] for host in targets}
+        size, shares = float(problem.state_bytes[place]), on_disk.get(place, {})
+        lacks: dict[HostId, int] = {}
+        for worker in (workers[each] for each in assignment[place, new[place]].tolist()):
+            lacks[worker.host] = lacks.get(worker.host, 0) + int(size * shares.get(worker.id, 1.0))
+        after = {host: written.get(host, 0.0) + lacking_there for host, lacking_there in lacks.items()}
         if any(taken > disks.get(host, np.inf) for host, taken in after.items()):
             refused[place] = True
         else:

@@ -7,7 +7,7 @@ replaced: where the loss of a host then leads to a load that is lower by about T
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from trimtab_controller.decider.window.concerns import FULL_PCT, WINDOWS
 from trimtab_controller.decider.window.copies import copies_of, state_held
 from trimtab_controller.decider.window.owned import PERCENT_PER_CORE, OwnedTable
 from trimtab_controller.decider.window.resources import free_disks, may_fill
+from trimtab_controller.decider.window.restores import Restores
 from trimtab_controller.decider.window.view import FixedWorker, SmoothedView, Worker
 from trimtab_controller.execution.events import Lacking
 from trimtab_controller.solver.answer import Copies
@@ -57,6 +58,10 @@ LEAST_LOAD = 1.0
 """Percent of a core that the followed key groups must ask for: what polling takes does not depend on them."""
 MOST = 1.0
 """Following is never taken for more work than the work itself."""
+
+
+RestoresOf = Callable[[AppId], Restores]
+"""What is known of an app's restores, asked only where there is something to restore."""
 
 
 class FollowingCosts:
@@ -253,7 +258,13 @@ class StandbyRounds:
         return None if known is None else known.following.bytes_followed(view)
 
     def next_round(
-        self, now: float, view: SmoothedView, placement: Placement | None, *, besides: Collection[KeyGroup] = ()
+        self,
+        now: float,
+        view: SmoothedView,
+        placement: Placement | None,
+        restores: RestoresOf,
+        *,
+        besides: Collection[KeyGroup] = (),
     ) -> StandbyRows:
         """The rows that fill gaps now, without the key groups `besides`; empty if none do or it is too early."""
         if view.standbys is None:
@@ -263,14 +274,14 @@ class StandbyRounds:
         if self._is_early(now, view.app, placement) or (known is not None and known.is_settled(free)):
             return StandbyRows()
         following = Following.of(view, placement) if known is None else known.following
-        chosen = following.choose(view, view.standbys, ROUND)
+        chosen = following.choose(view, view.standbys, ROUND, restores=restores(view.app))
         if known is not None and not chosen.rows:
             known.settled = free
         rows = {key_group: row for key_group, row in chosen.rows.items() if key_group not in besides}
         lacking = {key_group: of for key_group, of in chosen.lacking.items() if key_group in rows}
         return replace(chosen, rows=rows, lacking=lacking)
 
-    def replacements(self, now: float, view: SmoothedView, placement: Placement) -> StandbyRows:
+    def replacements(self, now: float, view: SmoothedView, placement: Placement, restores: RestoresOf) -> StandbyRows:
         """The rows that replace present standbys by better ones."""
         known = self._known(view, placement)
         early = now < self._replaced_at.get(view.app, 0.0) + REPLACE_INTERVAL_S or self._is_early(
@@ -280,7 +291,7 @@ class StandbyRounds:
         if early or known is None or survival is None or survival.excess_pct < TOLERANCE_PCT:
             return StandbyRows()
         self._replaced_at[view.app] = now  # also where none is better: it takes long to find out
-        return known.following.choose(view, known.situation.wanted, ROUND, TOLERANCE_PCT)
+        return known.following.choose(view, known.situation.wanted, ROUND, TOLERANCE_PCT, restores(view.app))
 
     def _is_early(self, now: float, app: AppId, placement: Placement | None) -> bool:
         if now < self._begun_at.get(app, 0.0) + ROUND_INTERVAL_S:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.policies.admission import SolveWanted
 from trimtab_controller.decider.policies.explain import moves_of, why_of
-from trimtab_controller.decider.policies.restores import onto_copies, what_restores, with_restores
+from trimtab_controller.decider.policies.restores import onto_copies, with_restores
 from trimtab_controller.decider.values.decision import Decision, Planned, Skip, collocation_of, method_of, not_ready
 from trimtab_controller.decider.values.reasons import OF_BALANCE, NotReady, SkipReason
 from trimtab_controller.decider.values.settings import Settings
@@ -14,6 +14,7 @@ from trimtab_controller.decider.window.collocation import pays_back
 from trimtab_controller.decider.window.copies import state_held
 from trimtab_controller.decider.window.fixed import refusal
 from trimtab_controller.decider.window.resources import bottleneck_in, filled_by
+from trimtab_controller.decider.window.restores import what_restores
 from trimtab_controller.decider.window.rules import broken_by
 from trimtab_controller.decider.window.view import AppView, PlannableView
 from trimtab_controller.execution.restore_costs import LearnedRestores

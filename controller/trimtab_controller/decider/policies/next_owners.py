@@ -25,11 +25,12 @@ import numpy as np
 
 from trimtab_controller.decider.memory.orphans import Orphaned, Orphans
 from trimtab_controller.decider.policies.orphan_placing import MOST_SCHEDULED, OPERATIONS, PlacedOrphans, place_orphans
-from trimtab_controller.decider.policies.restores import what_restores, with_restores
+from trimtab_controller.decider.policies.restores import with_restores
 from trimtab_controller.decider.values.decision import NextOwners, PlanEnded, Planned, StandbysPlaced
 from trimtab_controller.decider.values.reasons import Concern, ConcernKind
 from trimtab_controller.decider.window.copies import state_held
 from trimtab_controller.decider.window.resources import with_less_disk
+from trimtab_controller.decider.window.restores import what_restores
 from trimtab_controller.decider.window.rules import with_priorities
 from trimtab_controller.decider.window.view import AppView, SmoothedView
 from trimtab_controller.execution.restore_costs import LearnedRestores

@@ -51,6 +51,7 @@ from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.collocation import why_not_used
 from trimtab_controller.decider.window.copies import state_held
+from trimtab_controller.decider.window.restores import Restores, what_restores
 from trimtab_controller.decider.window.rules import later, with_priorities
 from trimtab_controller.decider.window.view import PlannableView, RestoreCost, SmoothedView
 from trimtab_controller.execution.budget import BudgetUse, PauseBudget
@@ -123,6 +124,13 @@ class Situation:
                 detail = f"{app}: waiting for the {scaling.command.kind} of {scaling.command.worker}"
                 return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=detail, app=app)
         return None
+
+    def restores_of(self, app: AppId) -> Restores:
+        """What is known of the restores of an app; new standbys of other apps that wait go first."""
+        snapshot, execution = self.known.snapshot, self.execution
+        held = state_held(snapshot, app, execution.placements.get(app))
+        waiting = (each for other, of in self.learned.waiting.items() if other != app for each in of)
+        return what_restores(snapshot, execution, self.learned, held).beside(waiting)
 
     def is_only_told(self, app: AppId) -> bool:
         """Whether decisions about the app are told and not carried out, although those about others are."""
@@ -404,7 +412,7 @@ class Policies:
         """Standbys to place in the first app that lacks some; asked only when there is nothing else to do."""
         present = self.situation
         views = {app: view for app, view in present.known.views.items() if self._may_get_standbys(app, view)}
-        return place(present.memory.standbys, now, views, present.execution.placements)
+        return place(present.memory.standbys, now, views, present.execution.placements, present.restores_of)
 
     def _may_get_standbys(self, app: AppId, view: SmoothedView | NotReady) -> bool:
         """Whether the placement of an app has been compared with this view, so that its rows name the same owners."""
@@ -447,7 +455,7 @@ class Policies:
                 if why is not None:
                     detail = f"{view.app} gets no first placement now: {why}"
                     return Skip(reason=SkipReason.TOO_MANY_APPS, detail=detail, app=view.app)
-            return placed and with_adopted(present.memory.standbys, now, view, placement, placed)
+            return placed and with_adopted(present.memory.standbys, now, view, placement, placed, present.restores_of)
         return placed if placement is not None else shown_only(view.app, placed.detail)
 
     def plans_of_operators(self, turn: AppTurn) -> Decision | None:
@@ -533,7 +541,7 @@ class Policies:
         present = self.situation
         planned = replace(planned, plan=with_priorities(view, planned.plan))
         placement = present.execution.placements.get(view.app)
-        return with_plan(present.memory.standbys, now, view, placement, planned)
+        return with_plan(present.memory.standbys, now, view, placement, planned, present.restores_of)
 
 
 def _is_first(decision: Planned | Proposed) -> bool:

@@ -13,11 +13,11 @@ import numpy as np
 
 from trimtab_controller.decider.memory.hosts import HostsSeen
 from trimtab_controller.decider.memory.orphans import Orphaned
-from trimtab_controller.decider.policies.restores import Restores
 from trimtab_controller.decider.window.concerns import FULL_PCT
 from trimtab_controller.decider.window.owned import Floats, OwnedTable
 from trimtab_controller.decider.window.placing import Places, priorities
 from trimtab_controller.decider.window.resources import LINK, free_disks, sums_of_workers
+from trimtab_controller.decider.window.restores import Restores
 from trimtab_controller.decider.window.view import SmoothedView, Worker
 from trimtab_models.dyndl.problem import Ints
 from trimtab_models.dyndl.targets import (

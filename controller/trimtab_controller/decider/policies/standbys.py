@@ -4,14 +4,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from trimtab_controller.decider.memory.standby_choice import StandbyRows
-from trimtab_controller.decider.memory.standbys import StandbyRounds
+from trimtab_controller.decider.memory.standbys import RestoresOf, StandbyRounds
 from trimtab_controller.decider.values.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.values.reasons import NotReady
 from trimtab_controller.decider.window.resources import brought_by, with_less_disk
 from trimtab_controller.decider.window.view import SmoothedView
+from trimtab_controller.plan import Move
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.wording import counted
+
+TOLD_S = 1.0
+"""Restores that take less are not worth a word."""
 
 
 def place(
@@ -19,6 +23,7 @@ def place(
     now: float,
     views: Mapping[AppId, SmoothedView | NotReady],
     placements: Mapping[AppId, Placement],
+    restores: RestoresOf,
 ) -> StandbysPlaced | None:
     """New rows for the first app that has too few or too many standbys, else for one that can have better ones."""
     promised = standbys.promised(now)
@@ -29,7 +34,7 @@ def place(
     ]
     for choose in (standbys.next_round, standbys.replacements):
         for view, placement in known:
-            found = choose(now, view, placement)
+            found = choose(now, view, placement, restores)
             if found.rows:
                 return StandbysPlaced(
                     app=view.app,
@@ -42,16 +47,26 @@ def place(
 
 
 def with_adopted(
-    standbys: StandbyRounds, now: float, view: SmoothedView, placement: Placement | None, adopted: Adopted
+    standbys: StandbyRounds,
+    now: float,
+    view: SmoothedView,
+    placement: Placement | None,
+    adopted: Adopted,
+    restores: RestoresOf,
 ) -> Adopted:
     """The adoption, with new standbys in the same publication."""
-    found = standbys.next_round(now, with_less_disk(view, standbys.promised(now)), placement)
+    found = standbys.next_round(now, with_less_disk(view, standbys.promised(now)), placement, restores)
     detail = f"{adopted.detail}; {_described(found)}" if found.rows else adopted.detail
     return replace(adopted, detail=detail, standbys=found.rows, lacking=found.lacking, added=found.added)
 
 
 def with_plan(
-    standbys: StandbyRounds, now: float, view: SmoothedView, placement: Placement | None, planned: Planned
+    standbys: StandbyRounds,
+    now: float,
+    view: SmoothedView,
+    placement: Placement | None,
+    planned: Planned,
+    restores: RestoresOf,
 ) -> Planned:
     """The plan, with new standbys for the key groups that it does not move in the same publication.
 
@@ -61,8 +76,14 @@ def with_plan(
     rows = {each: placement.of(each.operator, each.partition) if placement else () for each in moved}
     written = [move for move in planned.plan.moves if move.target not in rows[move.key_group]]
     left = with_less_disk(view, brought_by(view, written))
-    found = standbys.next_round(now, left, placement, besides=moved)
+    lacking = [(view.hosts[move.target], _lacking(move)) for move in written if move.target in view.hosts]
+    found = standbys.next_round(now, left, placement, lambda app: restores(app).beside(lacking), besides=moved)
     return replace(planned, standbys=found.rows, lacking=found.lacking, added=found.added)
+
+
+def _lacking(move: Move) -> int:
+    """Bytes that the target of a move restores, as far as they are known."""
+    return (move.state_bytes or 0) if move.lacking_bytes is None else move.lacking_bytes
 
 
 def _described(found: StandbyRows) -> str:
@@ -70,4 +91,6 @@ def _described(found: StandbyRows) -> str:
     what = counted(found.added, "new standby") if found.added else fewer
     if found.replaced:
         what += f", {found.replaced} of them in place of others, so that less load meets at one worker after a loss"
+    if found.warm_s is not None and found.warm_s >= TOLD_S:
+        what += f", all warm after about {found.warm_s:.0f} s, bound {found.warm_bound_s:.0f} s"
     return what + (f", {found.missing} key groups still lack one" if found.missing else "")
