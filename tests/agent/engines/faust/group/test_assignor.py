@@ -243,7 +243,8 @@ def test_what_a_member_passes_on_is_checked_by_the_leader_too() -> None:
     "fields",
     [
         {"signatures": ["\u0100"]}, {"signatures": [7]}, {"signatures": 7}, {"epoch": 3}, {"epoch": [1]},
-        {"epoch": ["a", "b"]}, {"placement": [1]}, {"placement": "\u0100"}, {"placement": "AAAA"}, {"worker": "\n" * 5000, "epoch": None},
+        {"epoch": ["a", "b"]}, {"placement": [1]}, {"placement": "\u0100"}, {"placement": "AAAA"},
+        {"worker": "\n" * 5000, "epoch": None},
     ],
 )  # fmt: skip
 def test_a_member_that_sends_nonsense_does_not_keep_the_group_from_the_placement(
