@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.fuzzed.samples import HELLO, WELCOME
+from tests.waiting import wait_for
 from trimtab_process.credential_files import load_or_make_key
 from trimtab_protocol.messages.local import decode_frame, encode_frame
 from trimtab_protocol.signing.keys import SigningKey, write_trust
@@ -47,10 +48,7 @@ class Agents:
         self.wait_for(lambda: re.search(pattern, self.log.read_text()) is not None)
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while not condition():
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
+        wait_for(condition, self.log.read_text)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ from trimtab_agent.commands.events import (
     Write,
 )
 from trimtab_agent.commands.machine import WORKERS_RETURN_S, CommandMachine
-from trimtab_agent.commands.restarts import RAN_WELL_S, backoff_s
+from trimtab_agent.commands.restarts import RAN_WELL_S
 from trimtab_agent.configuration import MAX_CRASHES
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.report import Absence
@@ -304,10 +304,6 @@ def test_a_clock_that_was_set_back_does_not_prolong_the_back_off() -> None:
     go(m, NOW)
 
     assert starts(m.on_tick(NOW - 60))
-
-
-def test_back_off_is_bounded() -> None:
-    assert [backoff_s(crashes) for crashes in (0, 1, 7, 1000)] == [0, 1, 60, 60]
 
 
 # --- The command machine starts and stops processes, as transcripts
