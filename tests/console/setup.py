@@ -42,6 +42,19 @@ def get(client: TestClient, path: str, code: int = 200, **options: Any) -> Any:
     return response.json()
 
 
+PROBLEM = "application/problem+json"
+
+
+def told(response: Any, code: int) -> str:
+    """The detail of a refusal."""
+    assert (response.status_code, response.headers["content-type"]) == (code, PROBLEM), response.text
+    return str(response.json()["detail"])
+
+
+def bearer(who: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {SECRETS[who]}"}
+
+
 class Topic:
     """The topic of intents: what is written to it is what the watch reads."""
 

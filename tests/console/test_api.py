@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, source_of, status_record, watching
-from tests.console.setup import get
+from tests.console.setup import PROBLEM, get
 from trimtab_console.guard import CSP
 from trimtab_console.reader import newest_windows
 from trimtab_console.server import application
@@ -17,7 +17,6 @@ from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts
 
 FLEET = Fleet(workers=4, key_groups=64)
 BASE = "http://localhost:8750"
-PROBLEM = "application/problem+json"
 
 
 def client_of(watch: Watch, *hosts: str) -> TestClient:

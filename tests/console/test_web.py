@@ -21,9 +21,8 @@ import pytest
 import uvicorn
 from fastapi.testclient import TestClient
 
-from tests.console.asking import bearer
 from tests.console.fleet import TOPICS, Fleet, Record, source_of, watching
-from tests.console.setup import Setup, running, serving
+from tests.console.setup import Setup, bearer, running, serving
 from tests.console.setup import certificate as make
 from tests.paths import ROOT
 from trimtab_console.api.live import MAX_OF_PERSON, MAX_STREAMS, changes
