@@ -24,6 +24,7 @@ from trimtab_console.configuration import ConsoleTls
 from trimtab_console.desk import Desk
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
+from trimtab_console.why import Explainer
 from trimtab_controller.intents.change import Record as Written
 from trimtab_controller.kafka.intents import NotWrittenError
 from trimtab_protocol.messages.intents import TakenBack, encode_intent
@@ -33,6 +34,12 @@ FLEET = Fleet(workers=4, key_groups=64)
 BASE = "http://localhost:8750"
 SECRETS = {name: new_secret() for name in ("ann", "vera")}
 ROLES = {"ann": TokenRole.OPERATOR, "vera": TokenRole.VIEWER}
+
+
+def client_of(watch: Watch, *hosts: str, explainer: Explainer | None = None) -> TestClient:
+    """A browser of the console that shows what this watch has read, by these names besides its own."""
+    app = application(source_of(watch, explainer=explainer), hosts)
+    return TestClient(app, base_url=BASE, raise_server_exceptions=False)
 
 
 def get(client: TestClient, path: str, code: int = 200, **options: Any) -> Any:
