@@ -7,7 +7,7 @@ from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 
 
-async def nothing(*_: object) -> None:
+async def nothing(*_: object, **__: object) -> None:
     """A callback of an app that has nothing to do."""
 
 

@@ -23,11 +23,10 @@ from faust.exceptions import ProducerSendError
 from faust.streams import _current_event
 from faust.types import TP
 
-from trimtab_agent.engines.faust import SteeringSettings
+from tests.agent.engines.faust.steered import transport_of
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.safety.troubles import Trouble
-from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_agent.engines.faust.transport.producer import BUFFERED, FencedProducer, SteeredProducer
 
 
@@ -56,9 +55,7 @@ class Pending:
 
 
 def made() -> SteeredProducer:
-    app = faust.App("ks", web_enabled=False)
-    transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=None)  # type: ignore[arg-type]
-    producer: SteeredProducer = transport.create_producer()
+    producer: SteeredProducer = transport_of(faust.App("ks", web_enabled=False)).create_producer()
     return producer
 
 
