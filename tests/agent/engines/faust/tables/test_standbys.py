@@ -198,7 +198,7 @@ def test_a_changelog_that_has_lost_its_end_is_not_followed_past_what_is_written_
 
 
 @pytest.mark.parametrize(("stored", "kept"), [(8, True), (9, False), (20, False)])
-def test_a_standby_that_is_ahead_of_its_changelog_is_set_aside_and_restored(
+async def test_a_standby_that_is_ahead_of_its_changelog_is_set_aside_and_restored(
     tmp_path: Path, stored: int, kept: bool
 ) -> None:
     app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(tmp_path))
@@ -210,12 +210,9 @@ def test_a_standby_that_is_ahead_of_its_changelog_is_set_aside_and_restored(
     ownership.table = lambda _: table
     tail, troubles = ChangelogReader({}, BulkRestore({})), Troubles()
 
-    async def warm() -> None:
-        standbys = Standbys(App(), ownership, tail, troubles.tell)
-        assert (standbys.ahead({changelog: 9}) is None) is kept
-        await standbys.warm([OTHER], lambda: None)
-
-    asyncio.run(warm())
+    standbys = Standbys(App(), ownership, tail, troubles.tell)
+    assert (standbys.ahead({changelog: 9}) is None) is kept
+    await standbys.warm([OTHER], lambda: None)
 
     assert tail.applied(changelog) == (stored if kept else -1)
     lost = f"the changelog log/1 ends at 9, this worker had written up to {stored}"

@@ -425,32 +425,31 @@ async def test_what_comes_back_unsent_after_the_rest_was_dropped_is_dropped_as_w
     assert isinstance(error, WorkerFenced)
 
 
-def test_once_a_topic_is_gone_the_buffer_does_not_wait_for_it_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_once_a_topic_is_gone_the_buffer_does_not_wait_for_it_until_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gone_s = f"{FencedProducer.__module__}.GONE_S"
     monkeypatch.setattr(f"{FencedProducer.__module__}.LOOK_AGAIN_S", 0.0)
 
-    async def send() -> None:
-        BUFFERED.set(True)
-        producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
-        client, there = producer.client, ["other"]
+    BUFFERED.set(True)
+    producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
+    client, there = producer.client, ["other"]
 
-        async def asked(cluster: Any, topics: set[str]) -> bool:
-            cluster.update_metadata(metadata(*there))
-            return True
+    async def asked(cluster: Any, topics: set[str]) -> bool:
+        cluster.update_metadata(metadata(*there))
+        return True
 
-        with following(client, monkeypatch, asked):
-            for limit_s in (0.5, 3600.0, 3600.0):  # only the first one waits
-                monkeypatch.setattr(gone_s, limit_s)
-                with pytest.raises(UnknownTopicOrPartitionError):
-                    await client._wait_on_metadata("gone")
-            there.append("gone")
-            while "gone" not in client.cluster._partitions:
-                with suppress(UnknownTopicOrPartitionError):
-                    await client._wait_on_metadata("gone")
-                await asyncio.sleep(0.01)
-            assert await client._wait_on_metadata("gone") == {0}
-
-    asyncio.run(asyncio.wait_for(send(), 120.0))
+    with following(client, monkeypatch, asked):
+        for limit_s in (0.5, 3600.0, 3600.0):  # only the first one waits
+            monkeypatch.setattr(gone_s, limit_s)
+            with pytest.raises(UnknownTopicOrPartitionError):
+                await client._wait_on_metadata("gone")
+        there.append("gone")
+        while "gone" not in client.cluster._partitions:
+            with suppress(UnknownTopicOrPartitionError):
+                await client._wait_on_metadata("gone")
+            await asyncio.sleep(0.01)
+        assert await client._wait_on_metadata("gone") == {0}
 
 
 @pytest.mark.parametrize(
