@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.console.fleet import APP, CLUSTER, NOW, OPERATORS, TOPICS, Fleet, Record, watching
+from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, watching
 from tests.console.setup import client_of, get
 from tests.console.told import CONFIGURATION, PLAN, event_record, events, explainer_of, read, tell
 from tests.paths import ROOT, python_path
@@ -172,7 +172,3 @@ def test_the_console_predicts_without_the_solvers_that_it_does_not_install() -> 
         [sys.executable, "-c", WITHOUT], env=environment, capture_output=True, text=True, timeout=240, check=False
     )
     assert (done.stdout, done.stderr) == ("orders-1\n", "")
-
-
-def test_the_cluster_of_an_event_counts() -> None:
-    assert {event.cluster for event in TOLD} == {CLUSTER}

@@ -51,14 +51,6 @@ def filled(path: Path, entries: list[Entry]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: type(entry).__name__)
-def test_each_entry_survives_its_line(entry: Entry) -> None:
-    line = encode_line(entry)
-
-    assert decode_line(line.rstrip(b"\n")) == entry
-    assert line.count(b"\n") == 1
-
-
 @pytest.mark.parametrize("position", [0, 8, 9, 40, -2])
 def test_any_changed_byte_is_noticed(position: int) -> None:
     line = bytearray(encode_line(ENTRIES[3]).rstrip(b"\n"))

@@ -131,14 +131,6 @@ def test_what_cannot_be_looked_at_is_not_signalled(
     assert identify(process.pid) == process
 
 
-def test_a_program_that_fails_at_once_tells_its_exit_code(folder: Path) -> None:
-    own = processes(folder)
-    own.ensure(worker("import sys; print('no table'); sys.exit(9)"))
-
-    assert await_end(own).exit_code == 9
-    assert "no table" in (folder / "w0.log").read_text()
-
-
 def test_a_worker_is_given_the_trust_file_and_its_output_is_for_this_user_only(folder: Path) -> None:
     started = WorkerProcesses(cluster="demo", socket=folder / "a.sock", logs=folder, trust=folder / "trusted.keys")
     process = started.ensure(worker("import os; print(os.environ['TRIMTAB_TRUST'], flush=True)"))
