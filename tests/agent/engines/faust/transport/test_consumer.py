@@ -112,6 +112,43 @@ def queued(consumer: SteeredConsumer, *events: Event) -> Channel:
     return channel
 
 
+@dataclass(frozen=True)
+class Record:
+    """As much of a fetched record as is looked at before Faust's message is made of it."""
+
+    offset: int
+
+
+class Delivered:
+    """A consumer whose streams note what they are given, and take no more once they hold so many."""
+
+    def __init__(self, consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch, *, room: int = 100) -> None:
+        self.consumer, self.room = consumer, room
+        self.got: list[tuple[TP, int]] = []
+        self.after: dict[int, Callable[[], None]] = {}
+        """What happens once so many have been given."""
+        monkeypatch.setattr(consumer, "callback", self._take)
+        monkeypatch.setattr(consumer, "highwater", lambda _: 100)
+        monkeypatch.setattr(consumer, "_to_message", lambda tp, record: (tp, record.offset))
+
+    async def _take(self, message: tuple[TP, int]) -> None:
+        if len(self.got) >= self.room:
+            await asyncio.Event().wait()  # a full queue
+        self.got.append(message)
+        self.after.get(len(self.got), lambda: None)()
+
+    def deliver(self, records: dict[TP, list[Record]]) -> None:
+        consumer = self.consumer
+        consumer._round = records  # type: ignore[assignment]
+        delivery = consumer._while_flowing(consumer._deliver(records, consumer._rebalances))
+        consumer.loop.run_until_complete(asyncio.wait_for(delivery, 60.0))
+
+
+@pytest.fixture
+def streams(consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch) -> Delivered:
+    return Delivered(consumer, monkeypatch)
+
+
 def test_a_commit_ends_before_the_first_unfinished_event(consumer: SteeredConsumer) -> None:
     give(consumer, ONE, 10, 11, 12, 13)
     finish(consumer, ONE, 11, 13)
@@ -420,13 +457,12 @@ def test_events_that_nobody_has_begun_are_taken_back(consumer: SteeredConsumer) 
 
 
 def test_what_waits_for_room_is_taken_back_and_waits_for_no_slow_agent(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+    consumer: SteeredConsumer, streams: Delivered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a backlog the queues are full, and the next one gets in when an agent has done one, of any partition."""
     consumer.app.flow_control.resume()
     channel = queued(consumer, Event(OTHER, 0))
     channel.queue._maxsize = 1
-    streams = Delivered(consumer, monkeypatch)
     monkeypatch.setattr(consumer, "callback", lambda message: channel.queue.put(Event(*message)))
 
     async def take_back() -> bool:
@@ -468,6 +504,13 @@ class Batches:
             self.got.append(list(values))
             await self.go_on.wait()
 
+    async def until(self, count: int) -> list[list[int]]:
+        """What it has got once these are so many batches."""
+        async with asyncio.timeout(60.0):
+            while len(self.got) < count:
+                await asyncio.sleep(0.01)
+        return self.got
+
     async def end(self) -> None:
         self.task.cancel()
         await asyncio.wait([self.task])
@@ -489,7 +532,7 @@ async def test_what_waits_in_a_batch_is_taken_back_at_once_and_comes_again(
 ) -> None:
     """Else a batch of a minute is waited for, and if that takes too long, it has its events twice."""
     agent = consumer.app.agent(consumer.app.channel())(lambda stream: stream)
-    batches = Batches(consumer, 10, 0.4, processors=[agent._maybe_unwrap_reply_request] if yields else [])
+    batches = Batches(consumer, 10, 1.0, processors=[agent._maybe_unwrap_reply_request] if yields else [])
     await batches.deliver(ONE, 10)
     await batches.deliver(OTHER, 0)
     await batches.deliver(ONE, 11)
@@ -502,8 +545,7 @@ async def test_what_waits_in_a_batch_is_taken_back_at_once_and_comes_again(
     assert consumer.next_offset(ONE) == 10
     consumer.unblock({ONE})
     await batches.deliver(ONE, 10, 11)
-    await asyncio.sleep(0.4)
-    assert sorted(batches.got[0]) == [110, 111, 200]
+    assert sorted((await batches.until(1))[0]) == [110, 111, 200]
     assert consumer._new_offset(ONE) == 12
     await batches.end()
 
@@ -512,7 +554,7 @@ async def test_what_an_agent_has_got_and_what_comes_before_it_is_not_taken_back(
     batches = Batches(consumer, 2, 0.3)
     batches.go_on.clear()
     await batches.deliver(ONE, 10, 11)
-    assert batches.got == [[110, 111]]
+    assert await batches.until(1) == [[110, 111]]
     assert not await consumer.drain({ONE}, 0.05)
     batches.go_on.set()
     await batches.deliver(ONE, 12)
@@ -533,8 +575,7 @@ async def test_what_something_else_has_seen_stays_in_its_batch_unless_it_is_done
     assert not await consumer.drain({ONE}, 0.05)
     consumer.not_finished("the rebalance continues")
     await batches.deliver(OTHER, 0)
-    await asyncio.sleep(0.4)
-    assert batches.got == [[200]]
+    assert await batches.until(1) == [[200]]
     await batches.end()
 
 
@@ -566,43 +607,7 @@ def test_a_blocked_partition_delivers_nothing_more_of_the_running_round(consumer
     assert consumer._active_partitions == {ONE, OTHER}
 
 
-@dataclass(frozen=True)
-class Record:
-    """As much of a fetched record as is looked at before Faust's message is made of it."""
-
-    offset: int
-
-
-class Delivered:
-    """A consumer whose streams note what they are given, and take no more once they hold so many."""
-
-    def __init__(self, consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch, *, room: int = 100) -> None:
-        self.consumer, self.room = consumer, room
-        self.got: list[tuple[TP, int]] = []
-        self.after: dict[int, Callable[[], None]] = {}
-        """What happens once so many have been given."""
-        monkeypatch.setattr(consumer, "callback", self._take)
-        monkeypatch.setattr(consumer, "highwater", lambda _: 100)
-        monkeypatch.setattr(consumer, "_to_message", lambda tp, record: (tp, record.offset))
-
-    async def _take(self, message: tuple[TP, int]) -> None:
-        if len(self.got) >= self.room:
-            await asyncio.Event().wait()  # a full queue
-        self.got.append(message)
-        self.after.get(len(self.got), lambda: None)()
-
-    def deliver(self, records: dict[TP, list[Record]]) -> None:
-        consumer = self.consumer
-        consumer._round = records  # type: ignore[assignment]
-        delivery = consumer._while_flowing(consumer._deliver(records, consumer._rebalances))
-        consumer.loop.run_until_complete(asyncio.wait_for(delivery, 60.0))
-
-
-def test_a_round_is_given_in_turns_and_what_is_done_is_left_out(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    streams = Delivered(consumer, monkeypatch)
-
+def test_a_round_is_given_in_turns_and_what_is_done_is_left_out(consumer: SteeredConsumer, streams: Delivered) -> None:
     streams.deliver({ONE: [Record(9), Record(10), Record(12)], OTHER: [Record(0)]})
 
     assert streams.got == [(OTHER, 0), (ONE, 10), (ONE, 12)]
@@ -611,9 +616,8 @@ def test_a_round_is_given_in_turns_and_what_is_done_is_left_out(
 
 
 def test_a_partition_blocked_in_the_middle_of_a_round_is_given_no_further(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+    consumer: SteeredConsumer, streams: Delivered
 ) -> None:
-    streams = Delivered(consumer, monkeypatch)
     streams.after[2] = lambda: consumer.block({ONE})
 
     streams.deliver({ONE: [Record(10), Record(11)], OTHER: [Record(0), Record(1)]})
@@ -631,11 +635,10 @@ class LargestTopicFirst(SchedulingStrategyT):  # type: ignore[misc]
 
 
 def test_the_apps_own_scheduler_gives_nothing_more_of_a_partition_that_has_left(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+    consumer: SteeredConsumer, streams: Delivered
 ) -> None:
     """Also if it comes back within the round: from then on it is read again from where it stopped."""
     consumer.scheduler = LargestTopicFirst()
-    streams = Delivered(consumer, monkeypatch)
     streams.after[1] = lambda: consumer.block({ONE})
     streams.after[2] = lambda: consumer.unblock({ONE})
 
@@ -645,9 +648,7 @@ def test_the_apps_own_scheduler_gives_nothing_more_of_a_partition_that_has_left(
     assert consumer.next_offset(ONE) == 11
 
 
-def test_a_rebalance_ends_the_round(consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = Delivered(consumer, monkeypatch)
-
+def test_a_rebalance_ends_the_round(consumer: SteeredConsumer, streams: Delivered) -> None:
     def revoke() -> None:
         consumer._rebalances += 1
 
@@ -657,10 +658,8 @@ def test_a_rebalance_ends_the_round(consumer: SteeredConsumer, monkeypatch: pyte
     assert streams.got == [(ONE, 10)]
 
 
-def test_the_end_of_the_flow_ends_a_delivery_that_waits_for_room(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    streams = Delivered(consumer, monkeypatch, room=1)
+def test_the_end_of_the_flow_ends_a_delivery_that_waits_for_room(consumer: SteeredConsumer, streams: Delivered) -> None:
+    streams.room = 1
     streams.after[1] = lambda: consumer.loop.call_later(0.01, consumer.stop_flow)
 
     streams.deliver({ONE: [Record(10), Record(11), Record(12)]})
@@ -671,11 +670,7 @@ def test_the_end_of_the_flow_ends_a_delivery_that_waits_for_room(
     assert consumer._delivering is None
 
 
-def test_what_the_streams_raise_reaches_the_loop_that_delivers(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    streams = Delivered(consumer, monkeypatch)
-
+def test_what_the_streams_raise_reaches_the_loop_that_delivers(streams: Delivered) -> None:
     def fail() -> None:
         raise KeyError("no such topic")
 
@@ -725,7 +720,7 @@ def test_a_record_that_the_apps_own_schema_fails_on_counts_as_done_and_ends_no_w
 
 
 def test_so_many_finished_events_are_committed_and_a_stopped_flow_does_not_break_the_commit_off(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+    consumer: SteeredConsumer, streams: Delivered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story: list[str] = []
 
@@ -735,7 +730,6 @@ def test_so_many_finished_events_are_committed_and_a_stopped_flow_does_not_break
         await asyncio.sleep(0.01)
         story.append("done")
 
-    streams = Delivered(consumer, monkeypatch)
     monkeypatch.setattr(consumer, "commit", commit)
     monkeypatch.setattr(consumer, "_commit_every", 3)
     consumer._n_acked = 3

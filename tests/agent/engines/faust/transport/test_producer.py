@@ -59,6 +59,25 @@ def made() -> SteeredProducer:
     return producer
 
 
+async def started(**options: Any) -> tuple[SteeredProducer, FencedProducer]:
+    """The producer of a worker whose buffer runs, and the client below it, which is not connected."""
+    steered = made()
+    await steered.buffer.start()
+    fence = steered.transport.fence
+    steered._producer = client = FencedProducer(fence, print, print, bootstrap_servers="127.0.0.1:1", **options)
+    return steered, client
+
+
+def knowing(topics: list[str]) -> Callable[..., Awaitable[bool]]:
+    """A broker that knows these topics, whatever it is asked for."""
+
+    async def asked(cluster: Any, _: set[str]) -> bool:
+        cluster.update_metadata(metadata(*topics))
+        return True
+
+    return asked
+
+
 async def test_a_flush_waits_for_all_before_it_also_slow_ones_and_for_nothing_after() -> None:
     story: list[str] = []
 
@@ -243,22 +262,9 @@ async def test_a_changelog_that_is_gone_is_made_again_while_its_records_wait_or_
     monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 0.3)
 
     made_again: list[str] = []
-    steered = made()
-    await steered.buffer.start()
-    steered._producer = producer = FencedProducer(
-        steered.transport.fence,
-        print,
-        print,
-        on_changelog_gone=made_again.append,
-        bootstrap_servers="127.0.0.1:1",
-    )
+    steered, producer = await started(on_changelog_gone=made_again.append)
     client = producer.client
-
-    async def asked(cluster: Any, topics: set[str]) -> bool:
-        cluster.update_metadata(metadata("other"))
-        return True
-
-    with following(client, monkeypatch, asked):
+    with following(client, monkeypatch, knowing(["other"])):
         waiting = asyncio.create_task(client._wait_on_metadata("log"))
         while not made_again:
             await asyncio.sleep(0.01)
@@ -376,11 +382,7 @@ def test_a_rebalance_drops_what_waits_for_a_partition_without_a_leader_and_commi
     """The group would put out all workers that wait; with a leader, the broker may lack copies in sync, and waits."""
 
     async def rebalance() -> list[object]:
-        steered = made()
-        await steered.buffer.start()
-        steered._producer = producer = FencedProducer(
-            steered.transport.fence, print, print, bootstrap_servers="127.0.0.1:1"
-        )
+        steered, producer = await started()
         producer.client.cluster.update_metadata(metadata("out", leader=leader))
         add = producer._message_accumulator.add_message
         sent = await add(TopicPartition("out", 0), b"k", b"v", 1200.0)
@@ -402,12 +404,7 @@ def test_a_rebalance_drops_what_waits_for_a_partition_without_a_leader_and_commi
 
 async def test_what_comes_back_unsent_after_the_rest_was_dropped_is_dropped_as_well() -> None:
     """A request that was in flight may have been written; one that the broker sends back never is."""
-
-    steered = made()
-    await steered.buffer.start()
-    steered._producer = producer = FencedProducer(
-        steered.transport.fence, print, print, bootstrap_servers="127.0.0.1:1"
-    )
+    steered, producer = await started()
     producer.client.cluster.update_metadata(metadata("out", leader=-1))
     accumulator = producer._message_accumulator
     await accumulator.add_message(TopicPartition("out", 0), b"k", b"v", 1200.0)
@@ -434,12 +431,7 @@ async def test_once_a_topic_is_gone_the_buffer_does_not_wait_for_it_until_it_is_
     BUFFERED.set(True)
     producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
     client, there = producer.client, ["other"]
-
-    async def asked(cluster: Any, topics: set[str]) -> bool:
-        cluster.update_metadata(metadata(*there))
-        return True
-
-    with following(client, monkeypatch, asked):
+    with following(client, monkeypatch, knowing(there)):
         for limit_s in (0.5, 3600.0, 3600.0):  # only the first one waits
             monkeypatch.setattr(gone_s, limit_s)
             with pytest.raises(UnknownTopicOrPartitionError):
