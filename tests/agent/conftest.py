@@ -16,7 +16,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
     test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
-    if (loop := pyfuncitem.funcargs.get("loop")) is not None:
+    loop = pyfuncitem.funcargs.get("loop")
+    if isinstance(loop, asyncio.AbstractEventLoop):
         loop.run_until_complete(test)
     else:
         asyncio.run(test)

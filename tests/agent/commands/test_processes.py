@@ -44,7 +44,12 @@ def worker(program: str = OBEDIENT) -> WorkerConfiguration:
 
 def await_end(of: WorkerProcesses) -> ProcessEnded:
     found: list[ProcessEnded] = []
-    wait_for(lambda: found.extend(of.ended()) or found)
+
+    def look() -> bool:
+        found.extend(of.ended())
+        return bool(found)
+
+    wait_for(look)
     return found[0]
 
 

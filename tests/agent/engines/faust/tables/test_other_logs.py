@@ -234,7 +234,11 @@ def test_records_that_a_changelog_has_lost_are_told(
     store._dbs.pop(0).close()
 
 
-@pytest.mark.parametrize(("start", "kept"), [(OFFSET + 1, True), (OFFSET + 2, False)], ids=["it has all", "a gap"])
+@pytest.mark.parametrize(
+    ("start", "kept"),
+    [(OFFSET + 1, True), (OFFSET + 2, False), (20, True)],
+    ids=["it has all", "a gap", "all has expired, and nobody has more"],
+)
 def test_a_copy_that_may_have_closed_windows_is_restored(tmp_path: Path, start: int, kept: bool) -> None:
     """The changelog of a windowed table deletes by design: tombstones of closed windows, too."""
     path = with_state(tmp_path)
