@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.agent.engines.faust.agent_link.agent_link_situations import (
-    APP,
     COPIES,
     INTERVAL_S,
     LIMIT_S,
@@ -24,6 +23,7 @@ from tests.agent.engines.faust.agent_link.agent_link_situations import (
     nothing,
     running,
 )
+from tests.fuzz.fuzzed.samples import APP
 from trimtab_agent.engines.faust import agent_link as link_module
 from trimtab_agent.engines.faust.agent_link import AgentConnection, ack, until_multiple
 from trimtab_agent.engines.outcomes import (

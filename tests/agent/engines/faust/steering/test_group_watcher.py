@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from faust.assignor.client_assignment import ClientAssignment
 
-from tests.agent.engines.faust.steering.test_commands_to_worker import APP, ME, OTHER, SETTINGS, SUMS, Worker, release
+from tests.agent.engines.faust.steering.test_commands_to_worker import APP, ME, OTHER, SETTINGS, Worker, release
+from tests.fuzz.fuzzed.samples import SUMS
 from trimtab_agent.engines.faust.group.member_data import MemberData, packed
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.steering import steering, worker_status
