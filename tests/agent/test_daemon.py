@@ -7,13 +7,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.fuzz.fuzzed.samples import HELLO, WELCOME
+from tests.waiting import wait_for
 from trimtab_process.credential_files import load_or_make_key
-from trimtab_protocol.messages.local import Hello, Welcome, decode_frame, encode_frame
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.local import decode_frame, encode_frame
 from trimtab_protocol.signing.keys import SigningKey, write_trust
 
 LIMIT_S = 60
@@ -46,10 +48,7 @@ class Agents:
         self.wait_for(lambda: re.search(pattern, self.log.read_text()) is not None)
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while not condition():
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
+        wait_for(condition, self.log.read_text)
 
 
 @pytest.fixture
@@ -66,16 +65,8 @@ def test_without_a_broker_it_welcomes_workers_says_so_once_and_ends_in_order(age
     agents.await_log('event="broker away, .* reports wait 30 s.*" broker=127.0.0.1:1 detail=')
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(agents.socket))
-        hello = Hello(
-            app=AppId("a"), worker=WorkerId("w0"), pid=1, steering=False, reason="old", operators={}, versions={}
-        )
-        connection.sendall(encode_frame(hello))
-        assert decode_frame(connection.makefile("rb").readline()) == Welcome(
-            cluster="demo",
-            host="h0",
-            interval_s=0.2,  # type: ignore[arg-type]
-            protocol=2,
-        )
+        connection.sendall(encode_frame(HELLO))
+        assert decode_frame(connection.makefile("rb").readline()) == replace(WELCOME, cluster="demo", interval_s=0.2)
         time.sleep(1.0)
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(LIMIT_S) == 0

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.fuzz.fuzzed.samples import HELLO, STATISTICS
 from trimtab_agent import daemon
 from trimtab_agent.configuration import AgentConfiguration
 from trimtab_agent.daemon import Agent
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.local import Hello, Statistics
-from trimtab_protocol.messages.names import AppId, HostId, WorkerId
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.settings.kafka import KafkaSettings
 
 REFUSED = "trimtab_agent_worker_refused_records_total"
@@ -42,16 +42,11 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
 
 
 def hello(worker: str) -> Hello:
-    return Hello(
-        app=AppId("a"), worker=WorkerId(worker), pid=1, steering=True, reason=None, operators={}, versions={}
-    )  # fmt: skip
+    return replace(HELLO, worker=WorkerId(worker))
 
 
 def statistics(refused: dict[Fault, int]) -> Statistics:
-    return Statistics(
-        at_ms=1, interval_s=1.0, state=WorkerState.RUNNING, cpu_s=None, epoch=None, generation=None, complete=True,
-        key_groups=(), pairs=(), refused=refused,
-    )  # fmt: skip
+    return replace(STATISTICS, refused=refused)
 
 
 def value(agent: Agent, name: str, **labels: str) -> float | None:

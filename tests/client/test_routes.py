@@ -21,7 +21,6 @@ from trimtab_protocol.console_documents import API, MAX_PAGE
 from trimtab_protocol.messages.intents import Drain, Pause, Scale, TakenBack
 from trimtab_protocol.messages.names import AppId, Epoch
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.status import HoldStatus
 
 FOR_BROWSERS = {("post", "/session"), ("delete", "/session")}
 """A program sends its token with each request: it needs no cookie."""
@@ -226,16 +225,6 @@ def test_a_change_is_written_once_per_key_in_the_name_of_its_token(console: Cons
         Scale(app=AppId(APP), workers=9, by="ann", at=NOW, reason="sale"),
         TakenBack(by="ann", at=NOW, reason="over"),
     ]
-
-
-def test_a_hold_is_accepted_by_its_id(console: Console) -> None:
-    held = replace(BIG.status(), hold=HoldStatus(id="h-1", text="the journal is lost"), at=NOW)
-    console.setup.watch.take(status_record(held))
-    try:
-        hold = console.ann.cluster().hold_id
-        assert console.ann.accept_journal(hold, reason="it is lost").intents == ("accept-journal",)
-    finally:
-        console.setup.watch.take(status_record(BIG.status()))
 
 
 def test_a_refusal_is_an_exception_with_its_problem(console: Console) -> None:

@@ -24,6 +24,7 @@ from trimtab_console.configuration import ConsoleTls
 from trimtab_console.desk import Desk
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
+from trimtab_console.why import Explainer
 from trimtab_controller.intents.change import Record as Written
 from trimtab_controller.kafka.intents import NotWrittenError
 from trimtab_protocol.messages.intents import TakenBack, encode_intent
@@ -35,11 +36,30 @@ SECRETS = {name: new_secret() for name in ("ann", "vera")}
 ROLES = {"ann": TokenRole.OPERATOR, "vera": TokenRole.VIEWER}
 
 
+def client_of(watch: Watch, *hosts: str, explainer: Explainer | None = None) -> TestClient:
+    """A browser of the console that shows what this watch has read, by these names besides its own."""
+    app = application(source_of(watch, explainer=explainer), hosts)
+    return TestClient(app, base_url=BASE, raise_server_exceptions=False)
+
+
 def get(client: TestClient, path: str, code: int = 200, **options: Any) -> Any:
     """The answer of the API."""
     response = client.get(f"/api/v1/{path}", **options)
     assert response.status_code == code, response.text
     return response.json()
+
+
+PROBLEM = "application/problem+json"
+
+
+def told(response: Any, code: int) -> str:
+    """The detail of a refusal."""
+    assert (response.status_code, response.headers["content-type"]) == (code, PROBLEM), response.text
+    return str(response.json()["detail"])
+
+
+def bearer(who: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {SECRETS[who]}"}
 
 
 class Topic:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.console.asking import bearer, told
-from tests.console.setup import BASE, SECRETS, Setup
+from tests.console.setup import BASE, SECRETS, Setup, bearer, told
 from trimtab_console.access.entrance import (
     FAILURES_AT_ONCE,
     FAILURES_PER_S,

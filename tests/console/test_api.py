@@ -1,27 +1,19 @@
 """The API on messages as they are on the topics."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, source_of, status_record, watching
-from tests.console.setup import get
+from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, status_record, watching
+from tests.console.setup import PROBLEM, client_of, get
 from trimtab_console.guard import CSP
 from trimtab_console.reader import newest_windows
-from trimtab_console.server import application
 from trimtab_console.watch import Watch
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts
 
 FLEET = Fleet(workers=4, key_groups=64)
-BASE = "http://localhost:8750"
-PROBLEM = "application/problem+json"
-
-
-def client_of(watch: Watch, *hosts: str) -> TestClient:
-    return TestClient(application(source_of(watch), hosts), base_url=BASE, raise_server_exceptions=False)
 
 
 @pytest.fixture(scope="module")
@@ -132,27 +124,6 @@ def test_the_history_has_a_point_per_window_newest_first(client: TestClient) -> 
     found = get(client, f"apps/{APP}/history")["items"]
     assert [row["at"] for row in found] == [NOW - 4, NOW - 14, NOW - 24, NOW - 34]
     assert found[0]["bound"] == 1.2
-
-
-@pytest.mark.parametrize(
-    ("path", "told"),
-    [
-        ("decisions", {"kind": "skip", "reason": "plan_in_flight"}),
-        ("concerns", {"kind": "over_capacity", "app": APP}),
-        ("intents", {"kind": "drain", "about": "orders-0", "by": "ann@ops", "reason": "kernel update"}),
-        ("hosts", {"host": "host-0000", "bottleneck": "CPU"}),
-        ("pool", {"worker": "orders-spare"}),
-        ("apps", {"app": APP, "key_groups": 64}),
-    ],
-)
-def test_lists_begin_with_what_the_messages_say(client: TestClient, path: str, told: Mapping[str, object]) -> None:
-    first = get(client, path)["items"][0]
-    assert {name: first[name] for name in told} == told
-
-
-def test_size_and_headroom_are_those_of_the_status(client: TestClient) -> None:
-    assert get(client, f"apps/{APP}/size")["workers"] == 4
-    assert get(client, f"apps/{APP}/headroom")["bound"] == 1.41
 
 
 def test_runbooks_are_served_and_nothing_else_of_the_disk(client: TestClient) -> None:

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.console.asking import bearer, told
 from tests.console.fleet import APP, NOW, TOPICS, Fleet, Record, status_record
-from tests.console.setup import FLEET, Setup, serving
+from tests.console.setup import FLEET, Setup, bearer, serving, told
 from tests.console.told import explainer_of
 from trimtab_console import desk as desk_module
 from trimtab_console.desk import KEPT_S, MAX_KEPT, AnotherRequest, Desk, Once, StillRunning

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.console.fleet import APP, CLUSTER, NOW, OPERATORS, TOPICS, Fleet, Record, source_of, watching
-from tests.console.setup import get
+from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, watching
+from tests.console.setup import client_of, get
 from tests.console.told import CONFIGURATION, PLAN, event_record, events, explainer_of, read, tell
 from tests.paths import ROOT, python_path
 from trimtab_console import events as kept_events
-from trimtab_console.server import application
 from trimtab_console.watch import Watch
 from trimtab_console.why import KEPT_S, CannotSayError, Explainer, with_settings
 from trimtab_controller.intents.plans import Looked
@@ -30,14 +29,10 @@ def watch_of() -> Watch:
     return watch
 
 
-def client_of(watch: Watch, explainer: Explainer | None = None) -> TestClient:
-    source = source_of(watch, explainer=explainer or explainer_of(watch, FLEET))
-    return TestClient(application(source), base_url="http://localhost", raise_server_exceptions=False)
-
-
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    return client_of(watch_of())
+    watch = watch_of()
+    return client_of(watch, explainer=explainer_of(watch, FLEET))
 
 
 def test_events_come_newest_first(client: TestClient) -> None:
@@ -147,7 +142,7 @@ def test_topics_that_cannot_be_read_are_a_problem_that_passes() -> None:
         raise CannotSayError("the topics cannot be read now: no answer")
 
     watch = watch_of()
-    client = client_of(watch, Explainer(watch, look, lambda: NOW))
+    client = client_of(watch, explainer=Explainer(watch, look, lambda: NOW))
     assert get(client, f"why/{APP}/{OPERATORS[0]}/1", 503)["detail"] == "the topics cannot be read now: no answer"
 
 
@@ -177,7 +172,3 @@ def test_the_console_predicts_without_the_solvers_that_it_does_not_install() -> 
         [sys.executable, "-c", WITHOUT], env=environment, capture_output=True, text=True, timeout=240, check=False
     )
     assert (done.stdout, done.stderr) == ("orders-1\n", "")
-
-
-def test_the_cluster_of_an_event_counts() -> None:
-    assert {event.cluster for event in TOLD} == {CLUSTER}

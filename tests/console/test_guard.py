@@ -17,9 +17,8 @@ from fastapi.testclient import TestClient
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from tests.console.asking import bearer
 from tests.console.fleet import APP
-from tests.console.setup import Setup, certificate, running
+from tests.console.setup import Setup, bearer, certificate, running
 from trimtab_console import connection
 from trimtab_console.command import settings_of
 from trimtab_console.configuration import ConsoleTls, load

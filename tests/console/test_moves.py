@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, source_of, watching
+from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, watching
+from tests.console.setup import client_of
 from tests.console.setup import get as answer
 from tests.console.told import PLAN, events, tell
 from trimtab_console.flows import MAX_FLOWS, flows_of
 from trimtab_console.plans import by_worker
-from trimtab_console.server import application
 from trimtab_console.watch import Watch
 from trimtab_controller.execution.state import HandoverPhase, Round
 from trimtab_controller.kafka.chunks import split
@@ -98,7 +97,7 @@ def test_of_a_plan_that_nobody_names_nothing_is_known() -> None:
 def test_the_api_answers_by_journal_or_events() -> None:
     watch = watching(FLEET)
     tell(watch, FLEET)
-    client = TestClient(application(source_of(watch)), base_url="http://localhost")
+    client = client_of(watch)
     in_flight = client.get("/api/v1/plans/3.15/moves/by-worker").json()
     assert [(row["source"], row["target"], row["phases"]) for row in in_flight["items"]] == [
         (W[1], W[2], {"waiting": 2}), (W[1], W[3], {"waiting": 1}),
@@ -207,7 +206,7 @@ def test_sums_over_many_pairs_are_those_of_a_plain_sum() -> None:
 
 
 def get(watch: Watch, path: str) -> Any:
-    return answer(TestClient(application(source_of(watch)), base_url="http://localhost"), path)
+    return answer(client_of(watch), path)
 
 
 def test_the_api_has_the_flows_of_the_last_window_and_keeps_no_pairs() -> None:

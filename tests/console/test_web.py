@@ -21,9 +21,8 @@ import pytest
 import uvicorn
 from fastapi.testclient import TestClient
 
-from tests.console.asking import bearer
 from tests.console.fleet import TOPICS, Fleet, Record, source_of, watching
-from tests.console.setup import Setup, running, serving
+from tests.console.setup import Setup, bearer, client_of, running, serving
 from tests.console.setup import certificate as make
 from tests.paths import ROOT
 from trimtab_console.api.live import MAX_OF_PERSON, MAX_STREAMS, changes
@@ -78,7 +77,7 @@ def test_every_page_is_a_module_with_a_function_of_its_name() -> None:
 
 @pytest.fixture
 def client() -> TestClient:
-    return TestClient(application(source_of(watching(Fleet()))), base_url="http://localhost")
+    return client_of(watching(Fleet()))
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,14 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.deploy.engine import CannotTest, engine
+from tests.deploy.engine import CannotTest, engine, until
 from tests.deploy.machine import test_machine
 from tests.deploy.stack import PORTS, TARGETS, Stack, ports_taken
 
 HOSTS = ("1", "2", "3")
-LIMIT_S = 600.0
-"""A minute or two on free cores, and many times that on busy ones."""
-TICK_S = 1.0
 BEGAN = time.monotonic()
 
 
@@ -61,7 +57,7 @@ def prove(stack: Stack) -> None:
     """Every promise of docs/guides/containers.md."""
     stack.compose("up", "-d", "--no-build", limit_s=300)
     say("up")
-    until(lambda: all(stack.container(each).health == "healthy" for each in PORTS), "all healthy", LIMIT_S)
+    until(lambda: all(stack.container(each).health == "healthy" for each in PORTS), "all healthy")
     say(f"all healthy; {stack.leader()}: {stack.ready(stack.leader() or 'controller')[1]}")
     until(lambda: running(stack.status()) == {"w1", "w2", "w3"}, "three workers running and steered")
     until(lambda: stack.workers_in_console() == {"w1", "w2", "w3"}, "three workers in the console")
@@ -158,16 +154,6 @@ def carried_out(status: dict[str, Any]) -> dict[str, Any] | None:
     """The first plan that was carried out as a whole."""
     rows = (row for row in status.get("rounds", ()) if row["ended_at"] and row["migrations"] and not row["failed"])
     return next(rows, None)
-
-
-def until(condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S, tick_s: float = TICK_S) -> Any:
-    """Wait until the condition is true; what it returned.  Raises CannotTest."""
-    deadline = time.monotonic() + limit_s
-    while not (found := condition()):
-        if time.monotonic() > deadline:
-            raise CannotTest(f"not within {limit_s:g} s: {what}")
-        time.sleep(tick_s)
-    return found
 
 
 def say(text: str) -> None:

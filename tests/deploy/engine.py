@@ -5,10 +5,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.paths import ROOT
 
@@ -19,6 +20,8 @@ PACKAGES = {
     "mmdebstrap": "mmdebstrap",
 }
 """Program -> Debian's package that has it."""
+LIMIT_S = 600.0
+"""What is waited for takes a minute or two on free cores, and many times that on busy ones."""
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 60.0
 BASE = "trimtab-test-base"
@@ -60,6 +63,16 @@ def run(command: list[str], environment: Mapping[str, str], *, given: str | None
         story = "\n".join((ended.stdout + ended.stderr).strip().splitlines()[-25:])
         raise CannotTest(f"{' '.join(command[:6])}: exit code {ended.returncode}\n{story}")
     return ended.stdout
+
+
+def until(condition: Callable[[], Any], what: str, tick_s: float = 0.5) -> Any:
+    """Wait until the condition is true; what it returned.  Raises CannotTest."""
+    deadline = time.monotonic() + LIMIT_S
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise CannotTest(f"not within {LIMIT_S:g} s: {what}")
+        time.sleep(tick_s)
+    return found
 
 
 def install_missing() -> None:

@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from tests.deploy.engine import CannotTest, Engine, engine, run
+from tests.deploy.engine import CannotTest, Engine, engine, run, until
 from tests.paths import ROOT
 
 NAME = "trimtab-test-machine"
 PACKAGES = ("trimtab-agent", "trimtab-controller", "trimtab-console")
 NEXT_VERSION = "99.0"
-LIMIT_S = 120.0
 DOCKERFILE = """
 FROM {base}
 RUN mkdir -p /usr/share/man/man1 && apt-get update && apt-get install -y --no-install-recommends \\
@@ -231,15 +230,6 @@ def expect(found: str, expected: str, what: str) -> None:
     """Raise CannotTest unless they are equal."""
     if found != expected:
         raise CannotTest(f"{what}: found {found!r}, expected {expected!r}")
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until the condition is true.  Raises CannotTest."""
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise CannotTest(f"not within {LIMIT_S:g} s: {what}")
-        time.sleep(0.5)
 
 
 def built() -> dict[str, Path]:

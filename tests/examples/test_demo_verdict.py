@@ -46,9 +46,6 @@ def window(start: float, *cores: float) -> Snapshot:
                 cpu=None,
                 complete=True,
                 steering=True,
-                memory_bytes=None,
-                epoch=None,
-                generation=None,
             )
             for i in range(len(cores))
         ),
@@ -59,12 +56,6 @@ def window(start: float, *cores: float) -> Snapshot:
                 covered_s=5.0,
                 cpu=cpu,
                 tuples_in_s=None,
-                tuples_out_s=None,
-                bytes_in_s=None,
-                bytes_out_s=None,
-                state_bytes=None,
-                lag_records=None,
-                backlog=None,
             )
             for i, cpu in enumerate(cores)
         ),
@@ -143,56 +134,73 @@ def judged(**changed: Any) -> tuple[list[str], list[str]]:
     return broken_promises(document), missed_promises(document)
 
 
-def test_a_round_on_the_way_may_miss_what_the_last_of_its_phase_must_reach() -> None:
-    assert judged() == ([], [])
-    far = round_of("shift", load_distance_after=1.73, load_distance_at_least=1.31)
-    assert judged(rounds=[round_of("balance"), far, TRIPLED, round_of("back")]) == (
-        [],
-        [
-            "round 2, the last of its phase: load distance 1.73 measured over 6 windows after it, at least 1.31 "
-            "allowing for noise; planned 0.1, expected within 1.0 of 0.0"
-        ],
-    )
+def ending(*, shift: dict[str, Any] | None = None, back: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The rounds of a run, where the last one of a phase came out like this."""
+    last = [round_of("shift", **(shift or {})), TRIPLED, round_of("back", **(back or {}))]
+    return {"rounds": [round_of("balance"), *last]}
 
 
-def test_a_distance_that_may_be_noise_is_not_missed() -> None:
-    near = round_of("shift", load_distance_after=1.4, load_distance_at_least=0.98)
-    assert judged(rounds=[round_of("balance"), near, TRIPLED, round_of("back")]) == ([], [])
+def scaled(**changed: Any) -> dict[str, Any]:
+    return {"scaled": {**SCALED, **changed}}
 
 
-def test_a_round_that_no_window_came_after_is_missed() -> None:
-    blind = round_of("back", windows_after=0, load_distance_after=None, load_distance_at_least=None)
-    assert judged(rounds=[round_of("balance"), round_of("shift"), TRIPLED, blind]) == (
-        [],
-        ["round 4, the last of its phase: no window after it, its load distance is unknown"],
-    )
+def pauses(moved: float, others: float, calm: float) -> dict[str, Any]:
+    rows = {"moved": moved, "others": others, "calm": calm}
+    return {"pause_seconds": {name: {"median": seconds, "max": seconds} for name, seconds in rows.items()}}
 
 
-def test_the_others_must_not_pause_more_than_in_calm_seconds() -> None:
-    pauses = {name: {"median": s, "max": s} for name, s in (("moved", 0.3), ("others", 0.11), ("calm", 0.05))}
-    assert judged(pause_seconds=pauses) == (
-        [],
-        [
-            "median pause of a hand-over 0.3 s, expected below 0.3",
-            "median pause of the others 0.11 s, expected at most 0.05 above 0.05",
-        ],
-    )
-
-
-def test_a_phase_without_a_round_is_missed() -> None:
-    assert judged(rounds=[round_of("balance"), round_of("shift")]) == (
-        [],
-        ["rounds in 2 phases, expected in 4: start, shift, load tripled, load back"],
-    )
-
-
-def test_a_worker_that_comes_too_late_or_not_at_all_is_missed() -> None:
-    late = {**SCALED, "highest_use_pct": 103.2}
-    assert judged(scaled=late) == ([], ["a worker used 103.2 % of its capacity before w4 had key groups"])
-    never = dict.fromkeys(SCALED) | {"worker": "w4", "load_factor": 3.0, "key_groups_left": 0, "highest_use_pct": 55.0}
-    assert judged(scaled=never) == ([], ["w4 of the pool got no key groups at 3 times the load"])
-    stays = {**SCALED, "drained": False, "stopped_after_s": None, "key_groups_left": 30, "exit_code": None}
-    assert judged(scaled=stays) == ([], ["w4 was not drained when the load had fallen back"])
+@pytest.mark.parametrize(
+    ("changed", "missed"),
+    [
+        pytest.param({}, [], id="all kept, also by a round on the way that is far off"),
+        pytest.param(
+            ending(shift={"load_distance_after": 1.73, "load_distance_at_least": 1.31}),
+            [
+                "round 2, the last of its phase: load distance 1.73 measured over 6 windows after it, at least 1.31 "
+                "allowing for noise; planned 0.1, expected within 1.0 of 0.0"
+            ],
+            id="the last round of a phase is far off",
+        ),
+        pytest.param(
+            ending(shift={"load_distance_after": 1.4, "load_distance_at_least": 0.98}), [], id="it may be noise"
+        ),
+        pytest.param(
+            ending(back={"windows_after": 0, "load_distance_after": None, "load_distance_at_least": None}),
+            ["round 4, the last of its phase: no window after it, its load distance is unknown"],
+            id="no window after a round",
+        ),
+        pytest.param(
+            pauses(moved=0.3, others=0.11, calm=0.05),
+            [
+                "median pause of a hand-over 0.3 s, expected below 0.3",
+                "median pause of the others 0.11 s, expected at most 0.05 above 0.05",
+            ],
+            id="long pauses, also of those that do not move",
+        ),
+        pytest.param(
+            {"rounds": [round_of("balance"), round_of("shift")]},
+            ["rounds in 2 phases, expected in 4: start, shift, load tripled, load back"],
+            id="a phase without a round",
+        ),
+        pytest.param(
+            scaled(highest_use_pct=103.2),
+            ["a worker used 103.2 % of its capacity before w4 had key groups"],
+            id="a worker that comes too late",
+        ),
+        pytest.param(
+            scaled(started_after_s=None, helped_after_s=None, key_groups=None, drained=None),
+            ["w4 of the pool got no key groups at 3 times the load"],
+            id="a worker that never comes",
+        ),
+        pytest.param(
+            scaled(drained=False, stopped_after_s=None, key_groups_left=30, exit_code=None),
+            ["w4 was not drained when the load had fallen back"],
+            id="a worker that stays",
+        ),
+    ],
+)
+def test_what_was_promised_and_not_shown_is_missed(changed: dict[str, Any], missed: list[str]) -> None:
+    assert judged(**changed) == ([], missed)
 
 
 @pytest.mark.parametrize(
@@ -204,9 +212,9 @@ def test_a_worker_that_comes_too_late_or_not_at_all_is_missed() -> None:
         {"answers": {"checked": 2, "wrong": 1, "stepped_back": 0}},
         {"answers": {"checked": 0, "wrong": 0, "stepped_back": 0}},
         {"answers": {"checked": 2, "wrong": 0, "stepped_back": 1}},
-        {"scaled": {**SCALED, "key_groups_left": None}},
-        {"scaled": {**SCALED, "key_groups_left": 1}},
-        {"scaled": {**SCALED, "exit_code": None}},
+        scaled(key_groups_left=None),
+        scaled(key_groups_left=1),
+        scaled(exit_code=None),
         {"left_over": {"processes": 1, "ports": 0}},
     ],
 )
@@ -286,6 +294,17 @@ def test_a_start_counts_with_the_stop_that_followed_it() -> None:
     assert stays_of([start, stop], acks) == {w4: Stay(started_at=10.0, stopped_at=52.0, exit_code=0)}
 
 
+def evidence(*snapshots: Snapshot, stepped_back: int = 0) -> Evidence:
+    return Evidence(
+        events=Events(sent=9, processed=9, lost=0, duplicated=0, foreign=0, lost_examples=(), duplicated_examples=()),
+        answers=Answers(checked=2, wrong=0, stepped_back=stepped_back, examples=()),
+        waits={},
+        handovers=(),
+        snapshots=snapshots,
+        stays={},
+    )
+
+
 def test_the_summary_judges_the_mean_over_the_windows_after_the_last_round_of_each_phase() -> None:
     """One window that is far off says nothing, where one among the others was too; five that are off say all."""
     snapshots = []
@@ -294,15 +313,7 @@ def test_the_summary_judges_the_mean_over_the_windows_after_the_last_round_of_ea
         more = {30: 0.0225, 55: 0.03}.get(at, 0.0)
         cores = (0.1 + wobble + more, 0.1 - wobble, 0.1) if at < 75 else (0.18 + wobble, 0.12 - wobble)
         snapshots.append(window(at, *cores))
-    evidence = Evidence(
-        events=Events(sent=9, processed=9, lost=0, duplicated=0, foreign=0, lost_examples=(), duplicated_examples=()),
-        answers=Answers(checked=2, wrong=0, stepped_back=0, examples=()),
-        waits={},
-        handovers=(),
-        snapshots=tuple(snapshots),
-        stays={},
-    )
-    document = summary(COURSE, evidence)
+    document = summary(COURSE, evidence(*snapshots))
 
     assert [row["windows_after"] for row in document["rounds"]] == [3, 1, 1, 5]
     assert [row["last_of_phase"] for row in document["rounds"]] == [True, False, True, True]
@@ -318,17 +329,9 @@ def test_the_summary_judges_the_mean_over_the_windows_after_the_last_round_of_ea
 
 
 def test_a_step_back_in_the_changelog_breaks_the_promise_about_data_and_is_shown() -> None:
-    evidence = Evidence(
-        events=Events(sent=9, processed=9, lost=0, duplicated=0, foreign=0, lost_examples=(), duplicated_examples=()),
-        answers=Answers(checked=2, wrong=0, stepped_back=3, examples=()),
-        waits={},
-        handovers=(),
-        snapshots=(window(80.0, 0.1, 0.1),),
-        stays={},
-    )
     console = Console(file=io.StringIO(), width=200, record=True)
 
-    document = summary(replace(COURSE, rounds=()), evidence)
+    document = summary(replace(COURSE, rounds=()), evidence(window(80.0, 0.1, 0.1), stepped_back=3))
     console.print(closing(document))
 
     assert document["answers"] == {"checked": 2, "wrong": 0, "stepped_back": 3}
@@ -412,30 +415,23 @@ def passages(*rows: tuple[float, float]) -> list[Passage]:
     return [Passage(arrived_at=arrived, processed_at=processed) for arrived, processed in rows]
 
 
-def test_time_without_input_is_no_pause():
-    waits = Waits(passages((0.0, 0.1), (9.0, 9.2)))
-    assert waits.pause(0.0, 10.0) == pytest.approx(0.2)
-
-
-def test_a_queue_behind_one_slow_event_counts_each_gap_once():
-    waits = Waits(passages((0.0, 0.5), (0.0, 0.6), (0.0, 0.7)))
-    assert waits.pause(0.0, 1.0) == pytest.approx(0.5)
-    assert waits.pause(0.55, 1.0) == pytest.approx(0.1)
-
-
-def test_a_pause_that_reaches_beyond_the_span_counts_whole():
-    waits = Waits(passages((0.0, 0.1), (1.0, 5.0), (6.0, 6.1)))
-    assert waits.pause(0.5, 1.5) == pytest.approx(4.0)
-
-
-def test_a_wait_that_began_after_the_span_does_not_count():
-    waits = Waits(passages((0.0, 0.1), (2.0, 5.0)))
-    assert waits.pause(0.0, 1.0) == pytest.approx(0.1)
-
-
-def test_nothing_processed_is_unknown_and_not_zero():
-    assert Waits([]).pause(0.0, 1.0) is None
-    assert summarise([None]).median_s is None
+@pytest.mark.parametrize(
+    ("rows", "span", "pause_s"),
+    [
+        pytest.param([(0.0, 0.1), (9.0, 9.2)], (0.0, 10.0), 0.2, id="time without input is none"),
+        pytest.param([(0.0, 0.5), (0.0, 0.6), (0.0, 0.7)], (0.0, 1.0), 0.5, id="of a queue each gap counts once"),
+        pytest.param([(0.0, 0.5), (0.0, 0.6), (0.0, 0.7)], (0.55, 1.0), 0.1, id="the gaps of a queue in the span"),
+        pytest.param([(0.0, 0.1), (1.0, 5.0), (6.0, 6.1)], (0.5, 1.5), 4.0, id="beyond the span it counts whole"),
+        pytest.param([(0.0, 0.1), (2.0, 5.0)], (0.0, 1.0), 0.1, id="what begins after the span does not count"),
+        pytest.param([], (0.0, 1.0), None, id="nothing processed is unknown and not zero"),
+    ],
+)
+def test_a_pause_is_the_longest_wait_of_an_input(
+    rows: list[tuple[float, float]], span: tuple[float, float], pause_s: float | None
+) -> None:
+    found = Waits(passages(*rows)).pause(*span)
+    assert found == (None if pause_s is None else pytest.approx(pause_s))
+    assert summarise([found]).median_s == found
 
 
 def test_moved_and_other_key_groups_are_told_apart():

@@ -163,8 +163,3 @@ def test_a_section_in_a_section_and_a_path() -> None:
     assert to_toml(table) == '"x" = 1\n["agent"]\n"state_dir" = "/a b"\n["agent"."workers"]\n' + (
         '["agent"."workers"."w.0"]\n"capacity" = 0.25\n'
     )
-
-
-@pytest.mark.parametrize(("value", "text"), [(1e16, "1e+16"), (float("inf"), "inf"), (True, "true"), ([0.5], "[0.5]")])
-def test_numbers(value: float, text: str) -> None:
-    assert to_toml({"k": value}) == f'"k" = {text}\n'

@@ -1,10 +1,9 @@
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 
 import pytest
 
+from tests.waiting import wait_for
 from trimtab_sandbox.cpu import CpuMeter, Part
 
 BURN_WHEN_TOLD = "input()\nimport time\nwhile time.process_time() < 0.4: pass\ninput()\n"
@@ -16,13 +15,6 @@ def burner_below(*command: str) -> str:
     """A program that starts a child which burns CPU; both wait for a line, then end."""
     child = f"subprocess.Popen([sys.executable, '-c', {BURN + 'time.sleep(60)'!r}, *{command!r}])"
     return f"import subprocess, sys\nchild = {child}\nsys.stdin.readline()\nchild.kill()\nchild.wait()\n"
-
-
-def wait_for(condition: Callable[[], object], limit_s: float = 60.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

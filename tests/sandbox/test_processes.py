@@ -4,12 +4,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.waiting import wait_for
 from trimtab_sandbox.marks import end_marked, marked, with_mark
 from trimtab_sandbox.processes import Child, LeftOver, Processes
 
@@ -21,13 +22,6 @@ def parent_of(code: str, *, own_session: bool) -> str:
     """A program that starts another, prints its id and sleeps."""
     start = f"subprocess.Popen([sys.executable, '-c', {code!r}], start_new_session={own_session})"
     return f"import subprocess, sys, time; print({start}.pid, flush=True); time.sleep(60)"
-
-
-def wait_for(condition: Callable[[], object], limit_s: float = 60.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 def printed(child: Child) -> str:

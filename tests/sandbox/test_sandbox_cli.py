@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.sandbox.states import state_of
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import make_socket_folder
 from trimtab_sandbox.command import LOG_LINES, UsageError, read_settings, run
 from trimtab_sandbox.marks import WORKER, end_marked
 from trimtab_sandbox.parser import add_options
 from trimtab_sandbox.processes import Processes
-from trimtab_sandbox.state import SandboxState, StartedProcess, load_state
+from trimtab_sandbox.state import load_state
 
 
 def parse(*arguments: str) -> argparse.Namespace:
@@ -83,14 +84,7 @@ def test_the_readmes_commands_end_what_they_started_in_the_default_folder(
     child = processes.start("w0", [sys.executable, "-c", "import time; time.sleep(60)"])
     processes.release()
     try:
-        SandboxState(
-            cluster="c",
-            mark=processes.mark,
-            bootstrap_servers="127.0.0.1:9",
-            sockets=make_socket_folder(folder),
-            processes={"w0": StartedProcess(pid=child.pid, log=child.log)},
-            ports={},
-        ).save(folder)
+        state_of(processes, {"w0": child}, make_socket_folder(folder)).save(folder)
 
         assert trimtab("status") == 0
         assert trimtab("down") == 0
@@ -118,14 +112,7 @@ def test_status_and_down_of_what_is_up(tmp_path: Path, capsys: pytest.CaptureFix
     child = processes.start("broker", [sys.executable, "-c", "import time; time.sleep(60)"])
     processes.release()
     try:
-        SandboxState(
-            cluster="c",
-            mark=processes.mark,
-            bootstrap_servers="127.0.0.1:9",
-            sockets=tmp_path / "sockets",
-            processes={"broker": StartedProcess(pid=child.pid, log=child.log)},
-            ports={},
-        ).save(tmp_path)
+        state_of(processes, {"broker": child}, tmp_path / "sockets").save(tmp_path)
         folder, toml = ("--folder", str(tmp_path)), tmp_path / "controller" / "controller.toml"
 
         assert trimtab("status", *folder) == 0
@@ -161,14 +148,7 @@ def test_a_worker_that_its_agent_has_started_is_shown_and_ends_with_the_sandbox(
     processes.release()
     try:
         started["w1"].kill()
-        SandboxState(
-            cluster="c",
-            mark=processes.mark,
-            bootstrap_servers="127.0.0.1:9",
-            sockets=tmp_path / "sockets",
-            processes={name: StartedProcess(pid=child.pid, log=child.log) for name, child in started.items()},
-            ports={},
-        ).save(tmp_path)
+        state_of(processes, started, tmp_path / "sockets").save(tmp_path)
 
         assert trimtab("status", "--folder", str(tmp_path)) == 0
         assert capsys.readouterr().out.splitlines()[1:4] == [

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.sandbox.states import state_of
 from trimtab_sandbox.marks import WORKER, end_marked
 from trimtab_sandbox.processes import LeftOver, Processes
-from trimtab_sandbox.state import SandboxState, StartedProcess, StateError, forget_state, load_state
+from trimtab_sandbox.state import SandboxState, StateError, forget_state, load_state
 
 ORDERLY = """
 import pathlib, signal, sys, time
@@ -46,16 +47,8 @@ def released(tmp_path: Path) -> Iterator[SandboxState]:
                 time.sleep(0.02)
         processes.release()
         (tmp_path / "sockets").mkdir()
-        yield SandboxState(
-            cluster="c",
-            mark=processes.mark,
-            bootstrap_servers="127.0.0.1:9",
-            sockets=tmp_path / "sockets",
-            processes={
-                name: StartedProcess(pid=child.pid, log=child.log) for name, child in children.items() if name != "w1"
-            },
-            ports={"broker": (9, 10)},
-        )
+        own = {name: child for name, child in children.items() if name != "w1"}
+        yield state_of(processes, own, tmp_path / "sockets", ports={"broker": (9, 10)})
     finally:
         end_marked(processes.mark)
 

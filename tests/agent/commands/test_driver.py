@@ -92,15 +92,6 @@ def prepare(number: int) -> Command:
     return command(number, CommandKind.PREPARE)
 
 
-async def test_the_worker_is_told_after_the_journal_has_it(tmp_path: Path) -> None:
-    hands = Hands(tmp_path)
-    hands.connect()
-    hands.driver.receive(command(1))
-
-    assert hands.told == ["w0 rejoin after 1"]
-    assert hands.answers == [(1, Phase.ACCEPTED, None)]
-
-
 async def test_an_ack_that_the_broker_did_not_take_is_sent_until_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,10 +125,13 @@ async def test_a_command_written_again_and_again_is_answered_and_said_once(
     assert [record.message for record in caplog.records] == ["command answered"]
 
 
-async def test_after_a_restart_an_ack_that_nobody_confirmed_is_sent_again(tmp_path: Path) -> None:
+async def test_the_worker_is_told_after_the_journal_has_it_and_after_a_restart_all_is_sent_again(
+    tmp_path: Path,
+) -> None:
     hands = Hands(tmp_path)
     hands.connect()
     hands.driver.receive(command(1))
+    assert (hands.told, hands.answers) == (["w0 rejoin after 1"], [(1, Phase.ACCEPTED, None)])
 
     again = Hands(tmp_path)
     again.driver.resume()

@@ -1,11 +1,13 @@
 """The ways of a command through the machine, as transcripts: carried out, repeated, refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.agent.commands.agent_transcripts import (
     NOW,
+    PROCESS,
     W0,
     W1,
     W9,
@@ -18,11 +20,32 @@ from tests.agent.commands.agent_transcripts import (
     key_groups,
     machine,
     owning,
+    reborn,
     received,
 )
-from trimtab_agent.commands.events import Acked, CommandReceived, SendAck, TellWorker, WorkerAcked, Write
-from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId
+from trimtab_agent.commands import ledger
+from trimtab_agent.commands.command_checks import FUTURE_LIMIT_S
+from trimtab_agent.commands.events import (
+    AckDelivered,
+    Acked,
+    Admitted,
+    CommandReceived,
+    Damaged,
+    Delivered,
+    ProcessEnded,
+    ProcessNoted,
+    SendAck,
+    StartProcess,
+    StopProcess,
+    TellWorker,
+    WorkerAcked,
+    WorkerDisconnected,
+    Write,
+)
+from trimtab_agent.commands.ledger import REMEMBER_S
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 
 
 def test_a_release_is_written_acked_handed_on_and_answered() -> None:
@@ -153,3 +176,219 @@ def test_ownership_follows_a_hand_over_before_the_next_report() -> None:
     assert act(m, received(second))[-1] == SendAck(
         ack=ack(second, Phase.REFUSED, refusal=Refusal.PRECONDITION, detail="flights/sums/3 is not owned here")
     )
+
+
+# --- The command machine and its workers, as transcripts: who comes and goes, and who may answer what
+
+
+def test_a_worker_that_comes_back_is_asked_again_until_the_deadline() -> None:
+    m = machine(connected(), owning(3))
+    release = command(CommandKind.RELEASE)
+    act(m, received(release))
+    assert act(m, WorkerDisconnected(worker=W0)) == []
+
+    assert act(m, connected(), NOW + 5) == [TellWorker(worker=W0, command=release)]
+    assert act(m, connected(), NOW + 61) == []
+
+
+def test_the_end_of_a_worker_s_process_refuses_what_it_was_doing() -> None:
+    m = machine(connected(), owning(3))
+    release = command(CommandKind.RELEASE)
+    act(m, received(release))
+
+    expected = answered(
+        release, Phase.REFUSED, refusal=Refusal.WORKER_AWAY, detail="its process ended with unknown exit code"
+    )
+    assert act(m, ProcessEnded(worker=W0, process=PROCESS, exit_code=None)) == expected
+    assert act(m, connected()) == []
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        (W0, ack(command(CommandKind.RELEASE, 77), Phase.RELEASED)),
+        (W0, ack(command(CommandKind.RELEASE), Phase.TOOK)),
+        (W0, replace(ack(command(CommandKind.RELEASE), Phase.RELEASED), epoch=Epoch(9, 9))),
+        (W0, replace(ack(command(CommandKind.RELEASE), Phase.RELEASED), host=HostId("h8"))),
+        (W0, replace(ack(command(CommandKind.RELEASE), Phase.RELEASED), command_id=CommandId("ff"))),
+        (W0, replace(ack(command(CommandKind.RELEASE), Phase.RELEASED), handover="ho9")),
+        (W1, ack(command(CommandKind.RELEASE), Phase.RELEASED)),
+    ],
+    ids=["not asked", "phase of another kind", "epoch", "host", "id", "hand-over", "another worker"],
+)
+def test_answers_that_nobody_asked_for_change_nothing(by: WorkerId, said: Ack) -> None:
+    m = machine(connected(), owning(3), connected(W1))
+    act(m, received(command(CommandKind.RELEASE)))
+    before = list(m.entries())
+
+    with pytest.raises(BadMessage, match="a command given to w1" if by == W1 else None):
+        act(m, WorkerAcked(worker=by, ack=said))
+    assert list(m.entries()) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [(CommandKind.RELEASE, Phase.RELEASED), (CommandKind.PREPARE, Phase.PREPARED)]
+)
+def test_an_answer_said_twice_is_sent_once(kind: CommandKind, said: Phase) -> None:
+    m = machine(connected(), owning(*((3,) if kind is CommandKind.RELEASE else ())))
+    asked = command(kind)
+    act(m, received(asked))
+    act(m, WorkerAcked(worker=W0, ack=ack(asked, said)))
+
+    assert act(m, WorkerAcked(worker=W0, ack=ack(asked, said, NOW + 9))) == []
+
+
+def test_after_its_end_a_command_has_no_other_end() -> None:
+    m = machine(connected(), owning(3))
+    release = command(CommandKind.RELEASE)
+    act(m, received(release))
+    act(m, WorkerAcked(worker=W0, ack=ack(release, Phase.RELEASED)))
+
+    refused = ack(release, Phase.REFUSED, NOW + 9, refusal=Refusal.FAILED)
+    assert act(m, WorkerAcked(worker=W0, ack=refused)) == []
+
+
+# --- The command machine when the agent begins again, as transcripts: held, restored, after damage
+
+
+def test_just_after_the_start_commands_wait_for_their_workers() -> None:
+    m = machine(started_at=NOW - 1)
+    rejoin = command(CommandKind.REJOIN)
+
+    assert (act(m, received(rejoin)), m.holding, m.wake_at) == ([], True, NOW + 4)
+    assert m.on_tick(NOW + 1) == ()
+    assert act(m, connected(), NOW + 2) == [*admitted(rejoin, at=NOW + 2), TellWorker(worker=W0, command=rejoin)]
+    assert not m.holding
+
+
+def test_a_stop_waits_for_the_first_report() -> None:
+    m = machine(started_at=NOW - 1)
+    stop = command(CommandKind.STOP)
+
+    assert [*act(m, received(stop)), *act(m, connected())] == []
+    assert act(m, owning())[-1] == StopProcess(worker=W0, process=PROCESS)
+
+
+def test_a_restart_sends_what_may_not_have_arrived_and_asks_the_worker_again() -> None:
+    m = machine(connected(), owning(3))
+    release = command(CommandKind.RELEASE)
+    act(m, received(release))
+    assert act(m, AckDelivered(command_id=release.id, phase=Phase.ACCEPTED)) == [
+        Write(entry=Delivered(command_id=release.id, phase=Phase.ACCEPTED))
+    ]
+    after = reborn(m)
+    assert after.resume() == ()
+    assert act(after, connected()) == [TellWorker(worker=W0, command=release)]
+
+    act(after, WorkerAcked(worker=W0, ack=ack(release, Phase.RELEASED)))
+    again = reborn(after)
+    assert list(again.resume()) == [SendAck(ack=ack(release, Phase.RELEASED))]
+    assert act(again, connected()) == []
+
+
+def test_a_restart_goes_on_with_scaling() -> None:
+    m = machine(connected(), owning())
+    start, stop = command(CommandKind.START, worker=W1), command(CommandKind.STOP)
+    act(m, received(start))
+    act(m, received(stop))
+
+    assert list(reborn(m).resume()) == [
+        SendAck(ack=ack(start, Phase.ACCEPTED)),
+        SendAck(ack=ack(stop, Phase.ACCEPTED)),
+        StartProcess(worker=W1),
+        StopProcess(worker=W0, process=PROCESS),
+    ]
+
+
+def test_a_stop_whose_process_a_damaged_journal_has_lost_is_not_begun_again() -> None:
+    m = machine(connected(), owning())
+    act(m, received(command(CommandKind.STOP)))
+    fresh = machine()
+    fresh.restore(entry for entry in m.entries() if not isinstance(entry, ProcessNoted))
+
+    assert [type(action) for action in fresh.resume()] == [SendAck]
+
+
+def test_a_restart_keeps_the_highest_epoch() -> None:
+    m = machine(connected(), owning(3), received(command(CommandKind.REJOIN, 9)))
+    old = command(CommandKind.RELEASE, 8)
+
+    after = reborn(m, at=NOW - 100)
+    act(after, connected())
+    assert act(after, received(old)) == admitted(
+        old, Phase.REFUSED, refusal=Refusal.OLD_EPOCH, detail="epoch 1.8, but 1.9 has been seen"
+    )
+
+
+def test_after_damage_older_commands_are_refused_and_newer_ones_are_not() -> None:
+    m = machine(connected(), owning(3))
+    m.restore([Damaged(at=NOW)])
+    later = NOW + FUTURE_LIMIT_S + 1
+    old = command(CommandKind.RELEASE, 5, issued_at=later - 1, deadline=later + 60)
+    new = command(CommandKind.RELEASE, 6, issued_at=later, deadline=later + 60)
+    detail = "the agent's journal was damaged: this command may have been carried out before"
+
+    assert act(m, received(old)) == admitted(old, Phase.REFUSED, refusal=Refusal.FAILED, detail=detail)
+    assert act(m, received(new), later)[-1] == TellWorker(worker=W0, command=new)
+    assert Damaged(at=NOW) in list(reborn(m).entries())
+
+
+def test_an_id_that_comes_again_with_other_content_is_refused_and_changes_nothing() -> None:
+    release, other = command(CommandKind.RELEASE), command(CommandKind.RELEASE, generation=5)
+    assert release.id == other.id
+    on = machine(connected(), owning(3), received(release))
+    before = list(on.entries())
+
+    for present in (on, reborn(on)):
+        with pytest.raises(BadMessage) as refused:
+            present.on_event(NOW, received(other))
+        assert refused.value.fault is Fault.REPEATED
+    assert list(on.entries()) == before
+    assert [type(action) for action in act(on, received(release))] == [SendAck]
+
+
+def test_what_is_held_is_held_once_and_with_one_content() -> None:
+    on = machine(started_at=NOW)
+    release, other = command(CommandKind.RELEASE), command(CommandKind.RELEASE, generation=5)
+    act(on, received(release))
+    act(on, received(release))
+
+    with pytest.raises(BadMessage):
+        on.on_event(NOW, received(other))
+
+    act(on, owning(3))
+    assert act(on, connected()) == [*admitted(release), TellWorker(worker=W0, command=release)]
+
+
+# --- The command machine and time, as transcripts: deadlines, and what is remembered for how long
+
+
+def test_what_is_long_over_is_forgotten_once_it_is_delivered() -> None:
+    m = machine(connected(), owning(3))
+    rejoin = command(CommandKind.REJOIN)
+    act(m, received(rejoin))
+    act(m, WorkerAcked(worker=W0, ack=ack(rejoin, Phase.REJOINED)))
+    after = rejoin.deadline + REMEMBER_S + 1
+
+    m.on_tick(after)
+    assert act(m, received(rejoin), after) == [SendAck(ack=ack(rejoin, Phase.REJOINED))]
+    for phase in (Phase.ACCEPTED, Phase.REJOINED):
+        delivered = AckDelivered(command_id=rejoin.id, phase=phase)
+        assert [len(act(m, delivered)) for _ in range(2)] == [1, 0], "written once"
+    m.on_tick(after)
+    assert act(m, received(rejoin), after)[0] == Write(
+        entry=Admitted(command=rejoin, ack=ack(rejoin, Phase.EXPIRED, after, detail="3601.0 s too late"))
+    )
+
+
+def test_memory_is_bounded_and_what_is_under_way_is_the_last_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "MAX_REMEMBERED", 20)
+    m = machine(connected())
+    under_way = command(CommandKind.REJOIN, 0)
+    act(m, received(under_way))
+    for number in range(1, 30):
+        act(m, received(command(CommandKind.REJOIN, number, worker=W9)))
+
+    remembered = [entry.command for entry in m.entries() if isinstance(entry, Admitted)]
+    assert len(remembered) == 20
+    assert remembered[0] == under_way

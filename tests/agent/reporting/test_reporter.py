@@ -7,25 +7,17 @@ from typing import Any, cast
 
 import pytest
 
+from tests.agent.sampler.host_readings import reading
 from trimtab_agent.metrics import AgentMetrics
 from trimtab_agent.reporting.report import ReportHead
 from trimtab_agent.reporting.reporter import Reporter
 from trimtab_agent.reporting.roster import Roster
-from trimtab_agent.sampler.derive import HostReading, UsableResources, Use
+from trimtab_agent.sampler.derive import UsableResources, Use
 from trimtab_agent.sampler.readings import CounterReader
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import Basis, HostSample, decode_report
 
 LIMITS = UsableResources(basis=Basis.HOST, cores=2.0, host_cores=2.0)
-READING = HostReading(
-    monotonic_s=5.0,
-    cpu_s=None,
-    received_bytes=None,
-    sent_bytes=None,
-    memory_bytes=None,
-    memory_limit_bytes=None,
-    own=None,
-)
 USE = Use(host=HostSample(cpu_s=1.0, cores=2.0, basis=Basis.HOST), workers={})
 
 
@@ -78,7 +70,7 @@ def test_each_report_is_counted_by_its_reason_and_each_reason_said_when_it_begin
 
 def test_an_agent_that_is_told_to_end_says_so_in_a_last_report_of_its_own() -> None:
     away = Away()
-    away.reporter._reader = cast(CounterReader, SimpleNamespace(read=lambda pids: READING))
+    away.reporter._reader = cast(CounterReader, SimpleNamespace(read=lambda pids: reading(5.0)))
     away.report(1)
     before = time.time()
     away.reporter.end()

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.agent.sampler.host_readings import reading as a_reading
 from trimtab_agent.sampler.derive import HostReading, ProcessReading, ProcessUse, UsableResources, derive
 from trimtab_agent.sampler.disks import DiskSpace
 from trimtab_protocol.messages.names import WorkerId
@@ -20,17 +21,8 @@ def process(cpu_s: float, *, pid: int = 7, created: float = 100.0) -> ProcessRea
 
 
 def reading(at: float, cpu_s: float | None, worker: ProcessReading | None = None, sent: int | None = 0) -> HostReading:
-    return HostReading(
-        monotonic_s=at,
-        cpu_s=cpu_s,
-        received_bytes=sent,
-        sent_bytes=sent,
-        memory_bytes=10,
-        memory_limit_bytes=20,
-        disk=DISK,
-        own=OWN,
-        workers={W0: worker} if worker else {},
-    )
+    known = {"cpu_s": cpu_s, "received_bytes": sent, "sent_bytes": sent, "memory_bytes": 10, "memory_limit_bytes": 20}
+    return a_reading(at, disk=DISK, own=OWN, workers={W0: worker} if worker else {}, **known)
 
 
 def test_two_readings_give_a_sample() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.agent.sampler.host_readings import reading
 from trimtab_agent.commands.processes import WorkerProcesses, identify
-from trimtab_agent.sampler.derive import HostReading, derive
+from trimtab_agent.sampler.derive import derive
 from trimtab_agent.sampler.readings import CounterReader, Quotas, find_limits, find_quotas
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Basis
@@ -60,10 +61,7 @@ def test_without_a_free_descriptor_all_is_unknown(no_descriptor: Callable[[], Ab
         blind = reader.read({BUSY: os.getpid()})
         free, ended = reader.free_memory_bytes(), list(processes.ended())
 
-    assert blind == HostReading(
-        monotonic_s=blind.monotonic_s, cpu_s=None, received_bytes=None, sent_bytes=None, memory_bytes=None,
-        memory_limit_bytes=None, own=None, workers={BUSY: None},
-    )  # fmt: skip
+    assert blind == reading(blind.monotonic_s, workers={BUSY: None})
     assert (free, ended) == (None, [])
     for earlier, later in ((before, blind), (blind, reader.read({BUSY: os.getpid()}))):
         assert derive(earlier, later, limits, 1.0).host.cpu_s is None

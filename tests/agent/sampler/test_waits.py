@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.agent.sampler.host_readings import reading as a_reading
 from trimtab_agent.sampler.derive import HostReading, ProcessReading
 from trimtab_agent.sampler.waits import WAITS_S, Waits, waited_s_of
 from trimtab_protocol.messages.names import WorkerId
@@ -11,16 +12,7 @@ W0 = WorkerId("w0")
 
 def reading(at: float, waited_s: float | None, *, pid: int = 7, created: float = 100.0) -> HostReading:
     process = ProcessReading(pid=pid, created=created, cpu_s=1.0, memory_bytes=1, waited_s=waited_s)
-    return HostReading(
-        monotonic_s=at,
-        cpu_s=None,
-        received_bytes=None,
-        sent_bytes=None,
-        memory_bytes=None,
-        memory_limit_bytes=None,
-        own=None,
-        workers={W0: process},
-    )
+    return a_reading(at, workers={W0: process})
 
 
 def test_the_share_is_that_of_the_last_seconds() -> None:

@@ -7,12 +7,13 @@ import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from tests.waiting import wait_for
 from trimtab_process import metrics_port
 from trimtab_process.metrics_port import MAX_CONNECTIONS, MetricsServer, serve_metrics
 from trimtab_protocol.settings.listen import Listen
@@ -62,13 +63,6 @@ def served() -> Iterator[Served]:
     yield made
     made.server.shutdown()
     made.server.server_close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_each_series_bears_the_labels_of_the_process_beside_its_own(served: Served) -> None:

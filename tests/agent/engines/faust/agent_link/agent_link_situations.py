@@ -4,19 +4,19 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz.fuzzed.samples import APP, PREPARE, STATISTICS, W0
 from trimtab_agent.engines.faust.agent_link import AgentConnection
 from trimtab_agent.engines.outcomes import Report
-from trimtab_protocol.messages.commands import Ack, Command, CommandKind
+from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.local import Frame, Hello, Statistics, Welcome, decode_frame, encode_frame
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.names import Epoch, HostId, OperatorId, WorkerId
 
-APP, WORKER = AppId("app"), WorkerId("w0")
-KEY_GROUP = KeyGroup(APP, OperatorId("sums"), 3)
+WORKER = W0
 INTERVAL_S = 0.05
 WELCOME = Welcome(cluster="c", host=HostId("h0"), interval_s=INTERVAL_S)
 LIMIT_S = 60.0
@@ -24,21 +24,8 @@ COPIES = (Copy(OperatorId("sums"), 5, 70),)
 
 
 def command(number: int = 1, **changes: Any) -> Command:
-    settings: dict[str, Any] = {
-        "cluster": "c",
-        "kind": CommandKind.PREPARE,
-        "epoch": Epoch(1, number),
-        "host": HostId("h0"),
-        "worker": WORKER,
-        "app": APP,
-        "issued_at": 1.0,
-        "deadline": 2.0,
-        "handover": "h-1",
-        "key_groups": (KEY_GROUP,),
-        "source": WorkerId("w1"),
-        "target": WORKER,
-    }
-    return Command(**{**settings, **changes})
+    given = {"epoch": Epoch(1, number), "worker": WORKER, "handover": "h-1", "source": WorkerId("w1"), "target": WORKER}
+    return replace(PREPARE, **{**given, **changes})
 
 
 class FakeSteering:
@@ -66,21 +53,10 @@ class FakeCollector:
 
     def collect(self, *, at_ms: int, interval_s: float) -> Statistics:
         self.count += 1
-        return Statistics(
-            at_ms=at_ms,
-            interval_s=interval_s,
-            state=WorkerState.RUNNING,
-            cpu_s=float(self.count),
-            epoch=None,
-            generation=None,
-            complete=True,
-            key_groups=(),
-            pairs=(),
-            standbys=1,
-            unknown="no base yet",
-            breaches=3,
-            copies=COPIES,
-        )
+        return replace(
+            STATISTICS, at_ms=at_ms, interval_s=interval_s, cpu_s=float(self.count), key_groups=(), pairs=(),
+            unknown="no base yet", breaches=3, copies=COPIES,
+        )  # fmt: skip
 
 
 class FakeAgent:
@@ -103,10 +79,16 @@ class FakeAgent:
             self.connections.get_nowait()[1].close()
         self.path.unlink(missing_ok=True)  # from Python 3.13 on, the server has removed it
 
-    async def accept(self) -> "Connection":
+    async def meet(self) -> tuple["Connection", Hello]:
+        """A connection, and with what the worker presents itself; it waits to be welcomed."""
         connection = Connection(*await asyncio.wait_for(self.connections.get(), LIMIT_S))
-        assert isinstance(await connection.read(), Hello)
-        connection.write(encode_frame(WELCOME))
+        hello = await connection.read()
+        assert isinstance(hello, Hello)
+        return connection, hello
+
+    async def accept(self, welcome: Welcome = WELCOME) -> "Connection":
+        connection, _ = await self.meet()
+        connection.write(encode_frame(welcome))
         return connection
 
 
@@ -116,6 +98,11 @@ class Connection:
 
     async def read(self) -> Frame:
         return decode_frame((await asyncio.wait_for(self.reader.readline(), LIMIT_S))[:-1])
+
+    async def read_statistics(self) -> Statistics:
+        frame = await self.read()
+        assert isinstance(frame, Statistics)
+        return frame
 
     async def read_ack(self) -> Ack:
         while not isinstance(frame := await self.read(), Ack):

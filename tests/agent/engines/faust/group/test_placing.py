@@ -9,14 +9,6 @@ from trimtab_agent.engines.faust.group.placing import PlacingReason, place
 A, B, C = "a", "b", "c"
 
 
-def test_the_placement_is_followed() -> None:
-    assert place([(A,), (B, A), (C,)], partitions=3, previous={0: C}, members=[A, B, C]) == {
-        0: (A, PlacingReason.PLACED),
-        1: (B, PlacingReason.PLACED),
-        2: (C, PlacingReason.PLACED),
-    }
-
-
 def test_while_a_newer_placement_exists_what_has_an_owner_stays() -> None:
     found = place([(A,), (A,), (B,)], partitions=4, previous={0: B, 1: C, 3: A}, members=[A, B], stay=True)
 

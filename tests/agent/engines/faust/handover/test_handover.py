@@ -33,11 +33,13 @@ class Worker:
         oldest: Callable[[], InWork | None] = lambda: None,
         longest_s: float = 0.0,
         ahead: str | None = None,
+        ends_after_s: float = 0.0,
+        flushes: bool = True,
     ) -> None:
+        """`ends_after_s` = how long the broker takes to say where changelogs end."""
         self.askers = iter(())
         """Whether an agent waits for an answer, each time that this is looked at."""
-        self.ends_after_s = 0.0
-        """How long the broker takes to say where changelogs end."""
+        self.ends_after_s = ends_after_s
         self.told: list[str] = []
         self.told_of: list[set[TP]] = []
         app = faust.App("shop", web_enabled=False)
@@ -46,7 +48,7 @@ class Worker:
             rebalancing=False,
             should_stop=False,
             consumer=self._consumer(commit, oldest, longest_s),
-            producer=SimpleNamespace(flush=self._step("flush")),
+            producer=SimpleNamespace(flush=self._step("flush") if flushes else asyncio.Event().wait),
             crash=self._step("crash"),
             on_partitions_revoked=app.on_partitions_revoked,
             on_partitions_assigned=app.on_partitions_assigned,
@@ -84,7 +86,9 @@ class Worker:
             prefer=lambda _: None,
             prefer_no_more=lambda _: None,
         )
-        self.handover = KeyGroupHandover(self.app, ownership, standbys, SteeringSettings(commit_limit_s=0.5))
+        self.handover = KeyGroupHandover(
+            self.app, ownership, standbys, SteeringSettings(commit_limit_s=0.5 if flushes else 0.01)
+        )
 
     def _consumer(self, commit: Exception | None, oldest: Callable[[], InWork | None], longest_s: float) -> Any:
         note, seen = self.told.append, EventsInWork()
@@ -151,16 +155,64 @@ def test_the_old_owner_tells_its_app_after_the_last_event_and_before_the_last_co
     assert (given.offsets, given.ends) == ({SOURCE: 5}, {CHANGELOG: 12})
 
 
-def test_a_release_does_not_wait_for_a_broker_that_only_has_changelogs() -> None:
-    """The app has written nothing to them lately, so its flush has not met that broker."""
-    worker = Worker()
-    worker.ends_after_s = 30.0
+def in_work(age_s: float) -> InWork:
+    return InWork(tp=SOURCE, offset=187, age_s=age_s)
 
-    with pytest.raises(Denied, match=r"does not say within .* where the changelogs end"):
-        asyncio.run(worker.handover.release([MOVED], GENERATION))
 
-    assert "disown" not in worker.told
-    assert worker.told[-2:] == ["app: assigned", "attach"]
+STOPS, COMMITS = ["pause", "drain", "app: revoked"], ["flush", "wait for commit", "commit"]
+HAS_IT_AGAIN = ["drain", "app: assigned", "attach"]
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "told"),
+    [
+        pytest.param(
+            {"commit": CommitRefused("the broker is away")},
+            "the broker is away",
+            [*STOPS, *COMMITS, *HAS_IT_AGAIN],
+            id="its commit is refused",
+        ),
+        pytest.param(
+            {"ends_after_s": 30.0},  # the app has written nothing lately: its flush has not met that broker
+            r"does not say within .* where the changelogs end",
+            [*STOPS, *COMMITS, *HAS_IT_AGAIN],
+            id="the broker of the changelogs is silent",
+        ),
+        pytest.param(
+            {"flushes": False},  # a partition of any output has no leader, for example: it would wait for 20 minutes
+            "Kafka has not taken what this worker has written",
+            [*STOPS, *HAS_IT_AGAIN],
+            id="Kafka takes no outputs",
+        ),
+        pytest.param(
+            {"ahead": "sums-changelog/3 ends at 12, this worker had written up to 20"},
+            "the changelog sums-changelog/3 ends at 12, this worker had written up to 20",
+            [*STOPS, *COMMITS, "rejoin", *HAS_IT_AGAIN],  # the new owner would go on with what the changelog lacks
+            id="its changelog has lost its end",
+        ),
+        pytest.param(
+            {"oldest": lambda: in_work(34.0)},
+            r"orders/3 offset 187 is in work for 34 s, and nobody knows .*limit 10 s",
+            [],
+            id="an event is held for longer than any before",
+        ),
+        pytest.param(
+            {"oldest": lambda: in_work(5.0), "longest_s": 60.0},
+            r"offset 187 is in work for 5 s, for 60 s as those before it",
+            [],
+            id="a batch has long to go",
+        ),
+    ],
+)
+def test_a_key_group_that_cannot_be_released_goes_on_with_its_owner(
+    made: dict[str, Any], error: str, told: list[str]
+) -> None:
+    worker = Worker(**made)
+
+    with pytest.raises((Denied, CommitRefused), match=error):
+        asyncio.run(worker.handover.release([MOVED], GENERATION, 20.0))
+
+    assert worker.told == told
 
 
 def test_agents_that_ask_get_their_answers_while_what_they_ask_still_flows() -> None:
@@ -192,40 +244,6 @@ def test_a_table_is_recovered_once_however_many_of_its_key_groups_come() -> None
     assert worker.told.count("app: recovered") == 1
 
 
-def test_an_owner_that_keeps_the_key_group_tells_its_app_that_it_has_it_again() -> None:
-    worker = Worker(commit=CommitRefused("the broker is away"))
-
-    with pytest.raises(CommitRefused):
-        asyncio.run(worker.handover.release([MOVED], GENERATION))
-
-    assert worker.told[2:] == [
-        *("app: revoked", "flush", "wait for commit", "commit"),
-        *("drain", "app: assigned", "attach"),
-    ]
-
-
-def test_a_key_group_does_not_stand_still_while_kafka_takes_no_outputs() -> None:
-    """A partition of any output has no leader, for example: the flush would wait for 20 minutes."""
-    worker = Worker()
-    worker.app.producer.flush = asyncio.Event().wait
-    worker.handover._settings = SteeringSettings(commit_limit_s=0.01)
-
-    with pytest.raises(Denied, match="Kafka has not taken what this worker has written"):
-        asyncio.run(worker.handover.release([MOVED], GENERATION))
-
-    assert worker.told == ["pause", "drain", "app: revoked", "drain", "app: assigned", "attach"]
-
-
-def test_a_key_group_whose_changelog_has_lost_its_end_is_restored_and_not_given_away() -> None:
-    """The new owner would go on with what the changelog lacks, and so would its next one without it."""
-    worker = Worker(ahead="sums-changelog/3 ends at 12, this worker had written up to 20")
-
-    with pytest.raises(Denied, match="the changelog sums-changelog/3 ends at 12, this worker had written up to 20"):
-        asyncio.run(worker.handover.release([MOVED], GENERATION))
-
-    assert worker.told[5:] == ["commit", "rejoin", "drain", "app: assigned", "attach"]
-
-
 def test_a_worker_whose_app_cannot_let_go_ends_as_in_a_rebalance() -> None:
     worker = Worker(revoked=RuntimeError("no room"))
 
@@ -234,28 +252,6 @@ def test_a_worker_whose_app_cannot_let_go_ends_as_in_a_rebalance() -> None:
 
     assert "crash" in worker.told
     assert "commit" not in worker.told
-
-
-def in_work(age_s: float) -> InWork:
-    return InWork(tp=SOURCE, offset=187, age_s=age_s)
-
-
-def test_a_key_group_with_an_event_held_for_longer_than_any_before_is_refused_before_it_stops() -> None:
-    worker = Worker(oldest=lambda: in_work(34.0))
-
-    with pytest.raises(Denied, match=r"orders/3 offset 187 is in work for 34 s, and nobody knows .*limit 10 s"):
-        asyncio.run(worker.handover.release([MOVED], GENERATION, 20.0))
-
-    assert worker.told == []
-
-
-def test_a_key_group_whose_batch_has_long_to_go_is_refused_before_it_stops() -> None:
-    worker = Worker(oldest=lambda: in_work(5.0), longest_s=60.0)
-
-    with pytest.raises(Denied, match=r"offset 187 is in work for 5 s, for 60 s as those before it"):
-        asyncio.run(worker.handover.release([MOVED], GENERATION, 20.0))
-
-    assert worker.told == []
 
 
 def test_a_release_waits_for_the_flush_of_a_batch_and_stops_the_key_group_only_then() -> None:

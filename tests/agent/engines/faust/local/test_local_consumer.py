@@ -1,7 +1,6 @@
 """What a leaving key group takes along when direct events wait in the queues: the consumer without a broker."""
 
 import asyncio
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
+from tests.agent.engines.faust.steered import consumer_of, nothing
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.local.consumer import LocalConsumer, LocalTransport
 from trimtab_agent.engines.faust.local.gate import GateState, LocalGate
@@ -22,13 +22,8 @@ TARGET, OTHER = TP("regrouped", 1), TP("regrouped", 2)
 
 
 @pytest.fixture
-def consumer() -> Iterator[LocalConsumer]:
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
+def consumer(loop: asyncio.AbstractEventLoop) -> LocalConsumer:
     app = faust.App("ks", web_enabled=False)
-
-    async def nothing(*_: Any) -> None: ...
-
     outside: Any = SimpleNamespace(refusal=nothing)
     hop = LocalHop(
         app,
@@ -41,14 +36,10 @@ def consumer() -> Iterator[LocalConsumer]:
     )
     transport = LocalTransport(app, hop=hop, fence=Fence(10.0), settings=SteeringSettings(), watcher=None)
     transport.loop = loop
-    made: Any = transport.create_consumer(
-        callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
-    )
+    made: Any = consumer_of(transport)
     app.topics._acking_topics.add(TARGET.topic)
     made.start_at({TARGET: 10, OTHER: 0})
-    yield made
-    asyncio.set_event_loop(None)
-    loop.close()
+    return made
 
 
 def record(tp: TP, offset: int, key: bytes) -> Any:

@@ -1,6 +1,5 @@
 """`install(app, local=[...])`: off by default, and what cannot be local is said."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def test_topics_are_named_by_object_or_by_name() -> None:
         assert plugin.steering.status.refusal is None
 
 
-def test_a_topic_that_another_group_reads_is_no_longer_direct_and_the_worker_says_so() -> None:
+async def test_a_topic_that_another_group_reads_is_no_longer_direct_and_the_worker_says_so() -> None:
     one = app()
     plugin = install(one, local=["delays", "totals"])
     hop: Any = plugin.hop
@@ -56,14 +55,11 @@ def test_a_topic_that_another_group_reads_is_no_longer_direct_and_the_worker_say
         async def refusal(self, topic: str) -> str | None:
             return "consumer group 'analyst' reads it too" if topic == "delays" else None
 
-    async def check() -> None:
-        hop._outside = Outside()
-        for name in ("delays", "totals"):
-            gate = hop.routes[name].gates[3] = LocalGate(TP(name, 3), [], {})
-            gate.state = GateState.OPEN
-        await hop.check_readers()
-
-    asyncio.run(check())
+    hop._outside = Outside()
+    for name in ("delays", "totals"):
+        gate = hop.routes[name].gates[3] = LocalGate(TP(name, 3), [], {})
+        gate.state = GateState.OPEN
+    await hop.check_readers()
     assert {name: route.gates[3].state for name, route in hop.routes.items()} == {
         "delays": GateState.CLOSED,
         "totals": GateState.OPEN,

@@ -317,9 +317,3 @@ def test_a_skipped_interval_is_not_reported():
 
     assert statistics.key_groups[0].tuples_in == 0
     assert statistics.pairs == ()
-
-
-def test_statistics_can_be_sent():
-    statistics = collect(BUSY, FakeStatus(owns={group("extract", 0), group("sums", 0)}))
-
-    assert decode_frame(encode_frame(statistics)) == statistics

@@ -20,12 +20,12 @@ from faust.streams import _current_event
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
+from tests.agent.engines.faust.steered import consumer_of, nothing, transport_of
 from trimtab_agent.engines.faust.group.routes import Routes
-from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
+from trimtab_agent.engines.faust.safety.fence import WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import LateWrite, StateBreach, StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble
-from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 
 SOURCE = TP("events", 0)
 
@@ -36,18 +36,17 @@ def stays_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trimtab_agent.engines.faust.safety.fence.end_process_after", lambda _: None)
 
 
-class FullDisk:
-    """A database that takes nothing more."""
+class Failing:
+    """A database of which nothing can be deleted."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
     def delete(self, key: bytes) -> None:
-        raise OSError(f"No space left on device: while deleting {key!r}")
+        raise self.error
 
 
-class BadApp:
-    """A database that is written by an app which must not."""
-
-    def delete(self, key: bytes) -> None:
-        raise AssertionError(f"no event, but {key!r}")
+FULL_DISK = Failing(OSError("No space left on device"))
 
 
 def worker(
@@ -63,24 +62,18 @@ def worker(
         rebalancing=lambda: None,
         stable=lambda: None,
     )
-    transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=watcher)
-
-    async def nothing(*_: object) -> None: ...
-
+    transport = transport_of(app, watcher)
     app.loop = asyncio.get_running_loop()
     store = table.data
     if database is not None:
         store._dbs_for_key = lambda _: [database]
-    consumer = transport.create_consumer(
-        callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
-    )
-    app._consumer = consumer
+    consumer = app._consumer = consumer_of(transport)
     app.topics._acking_topics.add(SOURCE.topic)
     return app, consumer, lambda: store._del(b"n14228")
 
 
 async def test_nothing_is_committed_after_a_write_that_failed_and_the_worker_ends(tmp_path: Path) -> None:
-    app, consumer, write = worker(tmp_path, FullDisk())
+    app, consumer, write = worker(tmp_path, FULL_DISK)
     consumer.start_at({SOURCE: 10})
     consumer._note_delivery(SOURCE, 10)
     consumer._note_delivery(SOURCE, 11)
@@ -96,18 +89,12 @@ async def test_nothing_is_committed_after_a_write_that_failed_and_the_worker_end
     assert consumer.fence.over
     assert not consumer.fence.lets_through()
     assert app.crashed
-
-
-async def test_a_new_generation_does_not_mend_the_state(tmp_path: Path) -> None:
-    _, consumer, write = worker(tmp_path, FullDisk())
-    with pytest.raises(OSError, match="No space left"):
-        write()
     consumer.fence.renew()
-    assert not consumer.fence.lets_through()
+    assert not consumer.fence.lets_through(), "a new generation does not mend the state"
 
 
 async def test_an_error_of_the_app_is_its_own(tmp_path: Path) -> None:
-    app, consumer, write = worker(tmp_path, BadApp())
+    app, consumer, write = worker(tmp_path, Failing(AssertionError("no event")))
     with pytest.raises(AssertionError, match="no event"):
         write()
     await asyncio.sleep(0.1)
@@ -125,18 +112,19 @@ class Written:
         self.batches += 1
 
 
-def changelog(app: Any, *records: TP) -> None:
+def record(tp: TP, key: bytes | None = b"k", value: bytes = b"1", offset: int = 7) -> Any:
+    """A record of a changelog, as a table is given it."""
+    message = SimpleNamespace(tp=tp, partition=tp.partition, offset=offset, key=key, value=value, headers=None)
+    return SimpleNamespace(message=message)
+
+
+def changelog(app: Any, *partitions: TP) -> None:
     """Apply records of these partitions to the table."""
-    table = app.tables["sums"]
-    events = [
-        SimpleNamespace(message=SimpleNamespace(tp=tp, partition=tp.partition, offset=7, key=b"k", value=b"1"))
-        for tp in records
-    ]
-    table.apply_changelog_batch(events)
+    app.tables["sums"].apply_changelog_batch([record(tp) for tp in partitions])
 
 
 def stateful(folder: Path, *, active: bool, restored: bool) -> tuple[Any, SteeredConsumer, Written]:
-    app, consumer, _ = worker(folder, FullDisk())
+    app, consumer, _ = worker(folder, FULL_DISK)
     database = Written()
     store = app.tables["sums"].data
     store._db_for_partition = lambda _: database
@@ -185,12 +173,10 @@ async def test_standbys_follow_and_records_of_other_changelogs_are_left_out(tmp_
 
 async def test_what_other_workers_change_in_a_global_table_is_read(tmp_path: Path) -> None:
     """The app is not steered.  Faust calls all partitions active on every worker, and goes on to read them."""
-
     app, consumer, _ = worker(tmp_path, None, lambda table: table.app.GlobalTable("rates", partitions=1))
     rates, tp = app.tables["rates"], TP("ks-rates-changelog", 0)
     app.assignor._active_tps, consumer._open = {tp}, True
-    message = SimpleNamespace(tp=tp, partition=0, offset=7, key=b'"EUR"', value=b"1.1")
-    rates.apply_changelog_batch([SimpleNamespace(message=message)])
+    rates.apply_changelog_batch([record(tp, b'"EUR"', b"1.1")])
     assert (rates.data._dbs[0].get(b'"EUR"'), consumer.fence.broken) == (b"1.1", False)
 
 
@@ -217,7 +203,7 @@ async def test_a_recovery_leaves_out_nothing_that_the_app_cannot_decode(
     app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("grown", partitions=1, **types))
     table = app.tables["grown"]
     channel = table.changelog_topic.clone_using_queue(asyncio.Queue())
-    message = SimpleNamespace(tp=TP("ks-grown-changelog", 0), partition=0, offset=7, key=key, value=value, headers=None)
+    message = record(TP("ks-grown-changelog", 0), key, value).message
     table.apply_changelog_batch([await channel.decode(message, propagate=True)])
     stored: bytes | None = table.data._dbs[0].get(key)
     assert stored == value
@@ -233,12 +219,8 @@ async def test_a_topic_that_shares_its_schema_with_a_table_is_decoded(tmp_path: 
 @pytest.mark.parametrize("types", [{}, {"key_type": str, "value_type": int}])
 async def test_an_agent_that_reads_a_changelog_gets_what_was_written(types: dict[str, Any], tmp_path: Path) -> None:
     """The app is not steered.  For readers of the same types Faust decodes a record once."""
-
     app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("totals", partitions=1, **types))
     table, tp = app.tables["totals"], TP("ks-totals-changelog", 0)
-
-    async def nothing(*_: object) -> None: ...
-
     app.producer = SimpleNamespace(buffer=SimpleNamespace(wait_until_ebb=nothing))
     agent = app.agent(table.changelog_topic)(nothing)
     readers = {agent.channel_iterator, table.changelog_topic.clone_using_queue(app.tables.changelog_queue)}
@@ -251,15 +233,10 @@ async def test_an_agent_that_reads_a_changelog_gets_what_was_written(types: dict
 
 async def test_a_record_without_a_key_does_not_hold_up_the_others(tmp_path: Path) -> None:
     """A tool may have written it while the changelog was not compacted.  There is no state that it could be."""
-
     app, _, _ = worker(tmp_path, None)
     table = app.tables["sums"]
-    events = [
-        SimpleNamespace(message=SimpleNamespace(tp=SUMS, partition=0, offset=offset, key=key, value=b"1"))
-        for offset, key in enumerate((b"a", None, b"b"))
-    ]
     app.assignor._active_tps = set()
-    table.apply_changelog_batch(events)
+    table.apply_changelog_batch([record(SUMS, key, offset=offset) for offset, key in enumerate((b"a", None, b"b"))])
     assert (table.data._dbs[0].get(b"b"), table.persisted_offset(SUMS)) == (b"1", 2)
 
 
@@ -471,32 +448,25 @@ async def test_outside_of_an_event_nothing_is_written(tmp_path: Path, how: str, 
     assert (consumer.fence.broken, app.crashed) == (False, False)
 
 
-@pytest.mark.parametrize("leaves", [finished, revoked, given_away, membership_lost])
-async def test_an_event_of_a_channel_in_memory_writes_partition_0_while_it_is_here(
-    tmp_path: Path, leaves: Callable[[SteeredConsumer], Any]
-) -> None:
-    """Faust says so: such an event is in no log."""
-    app, consumer, sent = writing(tmp_path, active=OWN)
-    in_memory = TP(None, 0)  # type: ignore[arg-type]
-    write(app, in_memory, -1)
-    assert (len(sent.records), stored(app)) == (1, {"k": 1})
-    await leaves(consumer)
-    with pytest.raises((LateWrite, WorkerFenced)):
-        write(app, in_memory, -1)
-    assert (len(sent.records), consumer.fence.broken) == (1, False)
+IN_MEMORY = TP(None, 0)  # type: ignore[arg-type]
+OF_NO_LOG: dict[str, Callable[[Any], None]] = {
+    "an event of a channel in memory": lambda app: write(app, IN_MEMORY, -1),  # Faust: it writes partition 0
+    "a timer or page, which can write no table": lambda app: WRITES["changelog"](app.tables["sums"]),
+}
 
 
 @pytest.mark.parametrize("leaves", [finished, revoked, given_away, membership_lost])
-async def test_a_record_that_nobodys_event_writes_to_a_changelog_is_late_too(
-    tmp_path: Path, leaves: Callable[[SteeredConsumer], Any]
+@pytest.mark.parametrize("how", OF_NO_LOG)
+async def test_what_is_in_no_log_writes_partition_0_while_it_is_here(
+    tmp_path: Path, leaves: Callable[[SteeredConsumer], Any], how: str
 ) -> None:
-    """A timer or a page can do that; it cannot write a table."""
     app, consumer, sent = writing(tmp_path, active=OWN)
-    WRITES["changelog"](app.tables["sums"])
-    await leaves(consumer)
-    with pytest.raises((LateWrite, WorkerFenced)):
-        WRITES["changelog"](app.tables["sums"])
+    OF_NO_LOG[how](app)
     assert len(sent.records) == 1
+    await leaves(consumer)
+    with pytest.raises((LateWrite, WorkerFenced)):
+        OF_NO_LOG[how](app)
+    assert (len(sent.records), consumer.fence.broken) == (1, False)
 
 
 async def test_a_table_that_cannot_be_cleared_gets_no_tombstones(tmp_path: Path) -> None:
@@ -602,19 +572,20 @@ async def test_a_worker_ends_where_faust_would_count_the_event_as_done(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("error", "ends"),
+    ("name", "error", "ends"),
     [
-        pytest.param(CorruptRecordException(), True, id="it is not written, and nobody knows why"),
-        pytest.param(WorkerFenced(), False, id="the worker has lost its membership"),
-        pytest.param(None, False, id="it is written"),
+        pytest.param("sums", CorruptRecordException(), True, id="it is not written, and nobody knows why"),
+        pytest.param("sums", WorkerFenced(), False, id="the worker has lost its membership"),
+        pytest.param("sums", None, False, id="it is written"),
+        pytest.param("out", InvalidTimestampError(), False, id="an output that is refused is the app's own loss"),
     ],
 )
 async def test_a_changelog_record_that_is_not_written_ends_the_worker_without_a_commit(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception | None, ends: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, error: Exception | None, ends: bool
 ) -> None:
-    app, consumer, _ = worker(tmp_path, FullDisk())
+    app, consumer, _ = worker(tmp_path, FULL_DISK)
     app.assignor._active_tps = {SUMS}
-    topic = app.tables["sums"].changelog_topic
+    topic = app.tables["sums"].changelog_topic if name == "sums" else app.topic("out", value_type=bytes)
     future = topic.as_future_message(key=b"k", value=b"1", partition=0)
     sent: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     if error is None:
@@ -626,8 +597,7 @@ async def test_a_changelog_record_that_is_not_written_ends_the_worker_without_a_
     await asyncio.sleep(0.1)
 
     assert future.done()
-    assert consumer.fence.broken == ends
-    assert app.crashed == ends
+    assert (consumer.fence.broken, app.crashed) == (ends, ends)
     told = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
     assert [text.split(",")[0] for text in told] == (
         ["a record of changelog ks-sums-changelog/0 was not written"] if ends else []
@@ -635,7 +605,7 @@ async def test_a_changelog_record_that_is_not_written_ends_the_worker_without_a_
 
 
 async def test_outputs_that_are_refused_are_counted_and_told_and_changelog_records_are_not(tmp_path: Path) -> None:
-    app, consumer, _ = worker(tmp_path, FullDisk())
+    app, consumer, _ = worker(tmp_path, FULL_DISK)
     told: list[tuple[Trouble, str | None]] = []
     guard = StoreGuard(app, consumer.fence, on_breach=lambda: None, tell=lambda *what: told.append(what))
     guard.outputs_lost("ks-sums-changelog", 0, InvalidTimestampError(), [b"k"])
@@ -646,19 +616,6 @@ async def test_outputs_that_are_refused_are_counted_and_told_and_changelog_recor
     assert str(text).startswith("outputs are lost, 2 until")
     why = "Kafka refuses out/1 (InvalidTimestamp: its time is too far from the broker's), first key b'k'"
     assert str(text).endswith(why)
-
-
-async def test_an_output_that_is_refused_is_the_app_s_own_loss(tmp_path: Path) -> None:
-    app, consumer, _ = worker(tmp_path, FullDisk())
-    topic = app.topic("out", value_type=bytes)
-    future = topic.as_future_message(key=b"k", value=b"1", partition=0)
-    sent: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    sent.set_exception(InvalidTimestampError())
-
-    topic._on_published(sent, message=future, producer=None, state=None)
-    await asyncio.sleep(0.1)
-
-    assert (consumer.fence.broken, app.crashed) == (False, False)
 
 
 AS_KEY: dict[str, Callable[[bytes], Any]] = {"text": bytes.decode, "number": int, "bytes": bytes}

@@ -4,14 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import faust
 import pytest
 from faust.types import TP
 
+from tests.fuzz.fuzzed.samples import RELEASE, RELEASED, SUMS, W0, W1
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.handover import Denied, Given, given_back, refused_for, took
@@ -27,11 +26,11 @@ from trimtab_agent.engines.faust.transport.thread import CommitRefused, Generati
 from trimtab_agent.engines.outcomes import Abandoned, CommandRefused, Outcome, Prepared, Released, Took
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
-APP, SUMS = AppId("ks"), OperatorId("sums")
-ME, OTHER = WorkerId("w0"), WorkerId("w1")
+APP = AppId("ks")
+ME, OTHER = W0, W1
 MINE = KeyGroup(APP, SUMS, 0)
 SETTINGS = SteeringSettings(placement_wait_s=0.03, took_limit_s=0.03, catch_up_limit_s=0.03)
 
@@ -141,7 +140,13 @@ class Worker:
         self.executor = FaustCommandExecutor(self.parts)
         self.receiver = HandoverReceiver(self.parts)
         self.status = FaustWorkerStatus(self.parts)
-        self.watcher = GroupWatcher(self.parts, named_topics=dict, unfit_parts=list, is_empty=has_state)
+        self.watcher = self.watcher_with()
+
+    def watcher_with(
+        self, *, named: Any = dict, unfit: Any = list, is_empty: Any = has_state, **parts: Any
+    ) -> GroupWatcher:
+        """A watcher of an app like this, and with these parts in the place of the worker's own."""
+        return GroupWatcher(replace(self.parts, **parts), named_topics=named, unfit_parts=unfit, is_empty=is_empty)
 
     @property
     def rejoins(self) -> int:
@@ -164,22 +169,8 @@ class Worker:
 
 def release(**changed: Any) -> Command:
     now = time.time()
-    fields: dict[str, Any] = {
-        "cluster": "c",
-        "kind": CommandKind.RELEASE,
-        "epoch": Epoch(1, 1),
-        "host": HostId("h0"),
-        "worker": ME,
-        "app": APP,
-        "issued_at": now,
-        "deadline": now + 10,
-        "handover": "h",
-        "key_groups": (MINE,),
-        "source": ME,
-        "target": OTHER,
-        "generation": 3,
-    }
-    return Command(**{**fields, **changed})
+    times = {"epoch": Epoch(1, 1), "issued_at": now, "deadline": now + 10}
+    return replace(RELEASE, **{"app": APP, "handover": "h", "key_groups": (MINE,), "generation": 3, **times, **changed})
 
 
 def test_a_release_is_told_to_the_target_and_answered() -> None:
@@ -268,21 +259,9 @@ THEIRS = KeyGroup(APP, SUMS, 1)
 
 def to_me(**changed: Any) -> HandoverRecord:
     """The record with which OTHER releases what `prepare` has announced."""
-    fields: dict[str, Any] = {
-        "cluster": "c",
-        "kind": HandoverKind.RELEASED,
-        "epoch": Epoch(1, 2),
-        "handover": "h",
-        "app": APP,
-        "source": OTHER,
-        "target": ME,
-        "key_groups": (THEIRS,),
-        "generation": 3,
-        "offsets": (("in", 1, 7),),
-        "ends": (("log", 1, 5),),
-        "held_s": 0.1,
-    }
-    return HandoverRecord(**{**fields, **changed})
+    whose = {"app": APP, "source": OTHER, "target": ME, "key_groups": (THEIRS,), "epoch": Epoch(1, 2)}
+    what = {"handover": "h", "generation": 3, "offsets": (("in", 1, 7),), "ends": (("log", 1, 5),)}
+    return replace(RELEASED, **{**whose, **what, **changed})
 
 
 def target(fault: Exception | None = None, settings: SteeringSettings = SETTINGS) -> tuple[Worker, list[dict[TP, int]]]:
@@ -461,56 +440,3 @@ def test_what_was_abandoned_hears_of_no_rebalance() -> None:
     worker.watcher.rebalancing()
 
     assert [type(outcome) for outcome in worker.said] == [Prepared, Abandoned]
-
-
-def test_an_app_that_turns_out_to_be_unfit_is_measured_but_neither_steered_nor_kept_warm() -> None:
-    worker, learnt = Worker(), list[Any]()
-    worker.parts.ownership.learn = learnt.append  # type: ignore[method-assign, assignment]
-    worker.parts.app._assignor = SimpleNamespace(replicas=0)
-    named = {SUMS: frozenset({"in"})}
-    watcher = GroupWatcher(
-        worker.parts,
-        named_topics=lambda: named,
-        unfit_parts=lambda: ["table lost: in memory"],
-        is_empty=has_state,
-    )
-
-    async def join() -> None:
-        await watcher.before_join(frozenset({"in"}))
-        watcher.stable()
-
-    asyncio.run(join())
-
-    assert worker.status.refusal == "table lost: in memory"
-    assert [layout.sources for layout in learnt] == [frozenset({"in"})]
-    assert worker.parts.app.assignor.replicas == worker.shared.faust_standbys
-    assert worker.hears(release()) == [CommandRefused(refusal=Refusal.NOT_STEERING, detail="table lost: in memory")]
-
-
-@pytest.mark.parametrize("where", ["datadir", "a table's store"])
-def test_a_worker_with_the_data_folder_of_another_one_is_not_steered(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
-) -> None:
-    """Its databases are open there: no hand-over between the two would succeed."""
-    monkeypatch.chdir(tmp_path)
-    worker, folders = Worker(), list[Path]()
-    worker.parts.app._assignor = SimpleNamespace(replicas=0)
-    worker.parts.app.Table("sums", store=f"rocksdb://{tmp_path}/shared/sums")
-    expected = [Path(worker.parts.app.conf.tabledir)]
-    if where != "datadir":
-        expected.append(tmp_path / "shared")
-    side: Any = SimpleNamespace(started=False)
-    parts = replace(worker.parts, side=side)
-    watcher = GroupWatcher(parts, named_topics=dict, unfit_parts=list, is_empty=has_state)
-
-    async def taken(folder: Path) -> bool:
-        folders.append(folder)
-        return folder != expected[-1]
-
-    monkeypatch.setattr("trimtab_agent.engines.faust.safety.own_folder.hold", taken)
-
-    asyncio.run(watcher.before_join(frozenset({"in"})))
-
-    assert folders == expected
-    told = f"datadir: another worker uses {folders[-1].resolve()}, and each needs a folder of its own"
-    assert worker.status.refusal == told

@@ -1,94 +1,19 @@
 """What a worker keeps warm, and that opening it keeps nobody waiting."""
 
 import asyncio
-from collections.abc import Iterable
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from faust.types import TP
-
+from tests.agent.engines.faust.tables.followed import APP, SUMS, App, Ownership, key_group
 from trimtab_agent.engines.faust.safety.troubles import Troubles
 from trimtab_agent.engines.faust.steering.standby_reconciler import WARMED_AT_ONCE, StandbyReconciler
 from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
-from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
-APP, OPERATOR = AppId("a"), OperatorId("sums")
 HERE, OTHER = WorkerId("here"), WorkerId("other")
-
-
-class Operator:
-    id = OPERATOR
-
-    def __init__(self, partitions: int) -> None:
-        self.partitions = partitions
-
-
-class Ownership:
-    """This worker owns key group 0."""
-
-    def __init__(self, partitions: int) -> None:
-        self.partitions = partitions
-        self.databases: dict[int, object] = {}
-
-    def operators(self) -> dict[OperatorId, Operator]:
-        return {OPERATOR: Operator(self.partitions)}
-
-    def key_group(self, operator: Operator, partition: int) -> KeyGroup:
-        return KeyGroup(APP, operator.id, partition)
-
-    def key_group_of(self, topic: str, partition: int) -> KeyGroup:
-        return KeyGroup(APP, OPERATOR, partition)
-
-    def holds(self, key_group: KeyGroup) -> bool:
-        return key_group.partition == 0
-
-    def is_active(self, tp: TP) -> bool:
-        return tp.partition == 0
-
-    def followed_by_faust(self) -> frozenset[TP]:
-        return frozenset()
-
-    def changelogs(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
-        return {TP("log", key_group.partition) for key_group in key_groups}
-
-    def table(self, changelog: TP) -> Any:
-        return Table(self.databases)
-
-
-class Table:
-    """Of partition 3 the local copy is ahead of its changelog: the topic was made anew."""
-
-    changelog_topic = SimpleNamespace(deleting=False)
-
-    def __init__(self, databases: dict[int, object]) -> None:
-        self.data = self
-        self._dbs = databases
-
-    def partition_path(self, partition: int) -> Path:
-        return Path("nowhere", f"{partition}.db")
-
-    def _open_for_partition(self, partition: int) -> object:
-        return object()
-
-    def persisted_offset(self, changelog: TP) -> int:
-        return 99 if changelog.partition == 3 else 4
-
-
-class Consumer:
-    async def earliest_offsets(self, *changelogs: TP) -> dict[TP, int]:
-        return dict.fromkeys(changelogs, 0)
-
-    async def highwaters(self, *changelogs: TP) -> dict[TP, int]:
-        return dict.fromkeys(changelogs, 9)
-
-
-class App:
-    consumer = Consumer()
 
 
 class Handover:
@@ -109,7 +34,7 @@ class PluginState:
     placement: Placement | None = None
 
     def place(self, *rows: tuple[WorkerId, ...]) -> None:
-        self.placement = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OPERATOR: rows})
+        self.placement = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={SUMS: rows})
 
 
 class Situation:
@@ -137,10 +62,6 @@ class Situation:
     @property
     def followed(self) -> list[int]:
         return sorted(tp.partition for tp in self.tail.followed)
-
-
-def key_group(partition: int) -> KeyGroup:
-    return KeyGroup(APP, OPERATOR, partition)
 
 
 def test_what_the_placement_and_hand_overs_name_is_warm_and_nothing_else() -> None:

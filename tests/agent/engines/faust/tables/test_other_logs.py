@@ -38,20 +38,24 @@ class Broker:
             raise self.fault
         return dict.fromkeys(tps, self.end)
 
+    async def highwaters(self, *tps: TP) -> dict[TP, int]:
+        return dict.fromkeys(tps, self.end)
+
     async def beginnings(self, tps: Collection[TP], limit_s: float) -> dict[TP, int]:
         if self.fault is not None:
             raise self.fault
         return dict.fromkeys(tps, self.start)
 
 
-def a_worker(folder: Path, broker: Broker, troubles: Troubles | None = None) -> Any:
+def a_worker(folder: Path, broker: Any, troubles: Troubles | None = None, *, windowed: bool = False) -> Any:
     """The store of a table whose worker has just started."""
     app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(folder))
     table = app.Table("sums", partitions=1)
-    app._consumer = SimpleNamespace(thread=broker)
+    store = table.tumbling(10.0, expires=60.0).table.data if windowed else table.data
+    app._consumer = SimpleNamespace(thread=broker, highwaters=getattr(broker, "highwaters", None))
     app._assignor = SimpleNamespace(assigned_standbys=set, _active_tps=set())
     watch(app, (troubles or Troubles()).tell)
-    return table.data
+    return store
 
 
 async def assigned(store: Any) -> None:
@@ -231,25 +235,14 @@ def test_records_that_a_changelog_has_lost_are_told(
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "kept"),
-    [
-        pytest.param(OFFSET + 1, 20, True, id="it has all"),
-        pytest.param(OFFSET + 2, 20, False, id="a gap"),
-        pytest.param(20, 20, True, id="all has expired, and nobody has more"),
-    ],
+    ("start", "kept"),
+    [(OFFSET + 1, True), (OFFSET + 2, False), (20, True)],
+    ids=["it has all", "a gap", "all has expired, and nobody has more"],
 )
-def test_a_copy_that_may_have_closed_windows_is_restored(tmp_path: Path, start: int, end: int, kept: bool) -> None:
+def test_a_copy_that_may_have_closed_windows_is_restored(tmp_path: Path, start: int, kept: bool) -> None:
     """The changelog of a windowed table deletes by design: tombstones of closed windows, too."""
-
-    async def highwaters(*tps: TP) -> dict[TP, int]:
-        return dict.fromkeys(tps, end)
-
     path = with_state(tmp_path)
-    app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(tmp_path))
-    store = app.Table("sums", partitions=1).tumbling(10.0, expires=60.0).table.data
-    app._consumer = SimpleNamespace(thread=Broker(None, start=start), highwaters=highwaters)
-    app._assignor = SimpleNamespace(assigned_standbys=set, _active_tps=set())
-    watch(app, Troubles().tell)
+    store = a_worker(tmp_path, Broker(None, start=start, end=20), windowed=True)
 
     asyncio.run(assigned(store))
 
@@ -259,15 +252,10 @@ def test_a_copy_that_may_have_closed_windows_is_restored(tmp_path: Path, start: 
 
 
 def test_a_changelog_that_deletes_by_design_has_lost_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(tmp_path))
-    table = app.Table("sums", partitions=1).tumbling(10.0, expires=60.0).table
-    broker = Broker(None, start=5)
-    app._consumer = SimpleNamespace(thread=broker)
-    app._assignor = SimpleNamespace(assigned_standbys=set, _active_tps=set())
-    watch(app, Troubles().tell)
+    store = a_worker(tmp_path, Broker(None, start=5), windowed=True)
 
-    asyncio.run(assigned(table.data))
+    asyncio.run(assigned(store))
 
-    assert 0 in table.data._dbs
+    assert 0 in store._dbs
     assert not [record for record in caplog.records if "state is lost" in record.getMessage()]
-    table.data._dbs.pop(0).close()
+    store._dbs.pop(0).close()

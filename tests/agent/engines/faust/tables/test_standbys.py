@@ -1,7 +1,7 @@
 """What a worker follows, and what it must not."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,54 +10,15 @@ import faust
 import pytest
 from faust.types import TP
 
+from tests.agent.engines.faust.tables.followed import App, Consumer, Ownership, Table, key_group
 from trimtab_agent.engines.faust.safety.troubles import Trouble, Troubles
 from trimtab_agent.engines.faust.tables import changelog_reader
 from trimtab_agent.engines.faust.tables import standbys as standbys_module
 from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
-from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
 
-OWNED, OTHER = KeyGroup(AppId("a"), OperatorId("sums"), 0), KeyGroup(AppId("a"), OperatorId("sums"), 1)
-
-
-class Ownership:
-    of_faust: frozenset[TP] = frozenset()
-
-    def is_active(self, tp: TP) -> bool:
-        return tp.partition == OWNED.partition
-
-    def followed_by_faust(self) -> frozenset[TP]:
-        return self.of_faust
-
-    def changelogs(self, key_groups: Iterable[KeyGroup]) -> set[TP]:
-        return {TP("log", key_group.partition) for key_group in key_groups}
-
-    def table(self, changelog: TP) -> Any:
-        return Table()
-
-
-class Table:
-    changelog_topic = SimpleNamespace(deleting=False)
-
-    def __init__(self) -> None:
-        self.data = self
-        self._dbs = {0: object(), 1: object()}
-
-    def persisted_offset(self, changelog: TP) -> int:
-        return 4
-
-
-class Consumer:
-    async def earliest_offsets(self, *changelogs: TP) -> dict[TP, int]:
-        return dict.fromkeys(changelogs, 0)
-
-    async def highwaters(self, *changelogs: TP) -> dict[TP, int]:
-        return dict.fromkeys(changelogs, 9)
-
-
-class App:
-    consumer = Consumer()
+OWNED, OTHER = key_group(0), key_group(1)
 
 
 class Positions:
@@ -71,6 +32,39 @@ class Positions:
     def state_value(self, tp: TP) -> Any:
         position, end = self.states.get(tp.topic, (None, None))
         return SimpleNamespace(has_valid_position=position is not None, position=position, lso=end)
+
+
+class Reader:
+    """An aiokafka consumer; `reads` is called at each read with how many there have been."""
+
+    _fetcher = SimpleNamespace(_proc_fetch_request=None)
+
+    def __init__(self, positions: Positions, reads: Callable[[int], object]) -> None:
+        self._subscription, self._reads = positions, reads
+        self.asked: list[tuple[Any, ...]] = []
+
+    async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
+        self.asked.append(tps)
+        self._reads(len(self.asked))
+        return {}
+
+    async def start(self) -> None: ...
+
+    stop = start
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+def read_until_cancelled(
+    reading: Awaitable[None], reader: Reader, monkeypatch: pytest.MonkeyPatch, *, idle_s: float = 3600.0
+) -> list[Any]:
+    """What the reader was asked for, one after the other; `idle_s` = the pause after a read that found nothing."""
+    monkeypatch.setattr(changelog_reader, "AIOKafkaConsumer", lambda **_: reader)
+    monkeypatch.setattr(changelog_reader, "IDLE_S", idle_s)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(asyncio.wait_for(reading, 30.0))
+    return reader.asked
 
 
 def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
@@ -129,72 +123,46 @@ def test_key_groups_whose_broker_is_silent_hold_up_others_only_for_a_while(monke
 
 def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, restoring = TP("log", 1), TP("log", 2)
-    asked: list[tuple[Any, ...]] = []
     tail = ChangelogReader({}, BulkRestore({}))
 
-    class Reader:
-        _fetcher = SimpleNamespace(_proc_fetch_request=None)
+    def reads(count: int) -> None:
+        if count == 1:
+            tail.prefer([waiting, TP("log", 9)])
+        if count == 2:
+            tail.prefer_no_more([waiting])
+        if count == 3:
+            tail.prefer([restoring])
+            tail.leave([restoring])  # taken over, or given up
+        if count == 5:
+            raise asyncio.CancelledError
 
-        async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
-            asked.append(tuple(tps))
-            if len(asked) == 1:
-                tail.prefer([waiting, TP("log", 9)])
-            if len(asked) == 2:
-                tail.prefer_no_more([waiting])
-            if len(asked) == 3:
-                tail.prefer([restoring])
-                tail.leave([restoring])  # taken over, or given up
-            if len(asked) == 5:
-                raise asyncio.CancelledError
-            return {}
-
-        async def start(self) -> None:
-            pass
-
-        stop, _subscription = start, Positions(log=(5, 5))
-
-        def __getattr__(self, name: str) -> Any:
-            return lambda *_: None
-
-    monkeypatch.setattr(changelog_reader, "AIOKafkaConsumer", lambda **_: Reader())
     tail.follow(waiting, Table(), 4)
     tail.follow(restoring, Table(), 0)
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(tail._follow())
-
+    asked = read_until_cancelled(tail._follow(), Reader(Positions(log=(5, 5)), reads), monkeypatch, idle_s=0.01)
     assert asked == [(), (waiting,), (), (), ()]
 
 
 def test_a_hand_over_ends_the_pause_after_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting, asked = TP("log", 1), 0
-    tail = ChangelogReader({}, BulkRestore({}))
+    waiting, tail = TP("log", 1), ChangelogReader({}, BulkRestore({}))
     tail.follow(waiting, Table(), 0)
 
-    class Reader:
-        _fetcher = SimpleNamespace(_proc_fetch_request=None)
+    def reads(count: int) -> None:
+        if count == 2:
+            raise asyncio.CancelledError
+        asyncio.get_running_loop().call_soon(tail.prefer, [waiting])
 
-        async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
-            nonlocal asked
-            asked += 1
-            if asked == 1:
-                asyncio.get_running_loop().call_soon(tail.prefer, [waiting])
-            else:
-                raise asyncio.CancelledError
-            return {}
+    assert len(read_until_cancelled(tail.run(), Reader(Positions(log=(1, 1)), reads), monkeypatch)) == 2
 
-        _subscription = Positions(log=(1, 1))
 
-        async def start(self) -> None: ...
-        async def stop(self) -> None: ...
-        def unsubscribe(self) -> None: ...
-        def assign(self, tps: Any) -> None: ...
-        def seek(self, tp: Any, offset: int) -> None: ...
+def test_a_reader_that_is_behind_reads_on_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    tail = ChangelogReader({}, BulkRestore({}))
+    tail.follow(TP("log", 1), Table(), 0)
 
-    monkeypatch.setattr(changelog_reader, "AIOKafkaConsumer", lambda **_: Reader())
-    monkeypatch.setattr(changelog_reader, "IDLE_S", 3600.0)
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(asyncio.wait_for(tail.run(), 30.0))
-    assert asked == 2
+    def reads(count: int) -> None:
+        if count == 5:
+            raise asyncio.CancelledError
+
+    assert len(read_until_cancelled(tail._follow(), Reader(Positions(log=(3, 900)), reads), monkeypatch)) == 5
 
 
 def test_a_table_has_all_up_to_the_position_though_the_last_offsets_are_no_records() -> None:
@@ -230,7 +198,7 @@ def test_a_changelog_that_has_lost_its_end_is_not_followed_past_what_is_written_
 
 
 @pytest.mark.parametrize(("stored", "kept"), [(8, True), (9, False), (20, False)])
-def test_a_standby_that_is_ahead_of_its_changelog_is_set_aside_and_restored(
+async def test_a_standby_that_is_ahead_of_its_changelog_is_set_aside_and_restored(
     tmp_path: Path, stored: int, kept: bool
 ) -> None:
     app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(tmp_path))
@@ -242,41 +210,11 @@ def test_a_standby_that_is_ahead_of_its_changelog_is_set_aside_and_restored(
     ownership.table = lambda _: table
     tail, troubles = ChangelogReader({}, BulkRestore({})), Troubles()
 
-    async def warm() -> None:
-        standbys = Standbys(App(), ownership, tail, troubles.tell)
-        assert (standbys.ahead({changelog: 9}) is None) is kept
-        await standbys.warm([OTHER], lambda: None)
-
-    asyncio.run(warm())
+    standbys = Standbys(App(), ownership, tail, troubles.tell)
+    assert (standbys.ahead({changelog: 9}) is None) is kept
+    await standbys.warm([OTHER], lambda: None)
 
     assert tail.applied(changelog) == (stored if kept else -1)
     lost = f"the changelog log/1 ends at 9, this worker had written up to {stored}"
     assert (lost in str(troubles.worst(Trouble.STATE_LOST))) is not kept
     store._dbs.pop(1).close()
-
-
-def test_a_reader_that_is_behind_reads_on_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    tail, asked = ChangelogReader({}, BulkRestore({})), 0
-    tail.follow(TP("log", 1), Table(), 0)
-
-    class Reader:
-        _fetcher = SimpleNamespace(_proc_fetch_request=None)
-        _subscription = Positions(log=(3, 900))
-
-        async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
-            nonlocal asked
-            asked += 1
-            if asked == 5:
-                raise asyncio.CancelledError
-            return {}
-
-        async def start(self) -> None: ...
-        async def stop(self) -> None: ...
-        def unsubscribe(self) -> None: ...
-        def assign(self, tps: Any) -> None: ...
-        def seek(self, tp: Any, offset: int) -> None: ...
-
-    monkeypatch.setattr(changelog_reader, "AIOKafkaConsumer", lambda **_: Reader())
-    monkeypatch.setattr(changelog_reader, "IDLE_S", 3600.0)
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(asyncio.wait_for(tail._follow(), 30.0))

@@ -14,14 +14,13 @@ import pytest
 from faust.streams import _current_event
 from faust.types import TP
 
+from tests.agent.engines.faust.steered import consumer_of, transport_of
 from trimtab_agent.engines.faust.group.operators import AppOperator
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.safety.fence import Fence, uptime
-from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.safety.fence import uptime
 from trimtab_agent.engines.faust.tables import windows
 from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
 from trimtab_agent.engines.faust.tables.windows import close_each_once
-from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_protocol.messages.names import AppId, OperatorId
 
 NOW = 1_700_000_000.0
@@ -65,15 +64,9 @@ class Worker:
         )
         self.sums = table.hopping(SIZE_S, step_s, expires=EXPIRES_S)
         self.table = self.sums.table
-        transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=SimpleNamespace())  # type: ignore[arg-type]
-        app.transport = transport
+        app.transport = transport_of(app, SimpleNamespace())
         app.loop = asyncio.get_running_loop()
-
-        async def nothing(*_: object) -> None: ...
-
-        self.consumer = app._consumer = transport.create_consumer(
-            callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
-        )
+        self.consumer = app._consumer = consumer_of(app.transport)
         self.consumer.topic_partitions = lambda _: 4  # type: ignore[method-assign]
         self.consumer._open = True
         self.waiting: int | None = 0

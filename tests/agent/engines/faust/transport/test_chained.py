@@ -13,6 +13,7 @@ from faust.streams import current_event
 from faust.types import TP
 from faust.types.tuples import Message
 
+from tests.agent.engines.faust.steered import nothing
 from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, meter_agents
 from trimtab_agent.engines.faust.transport.chained import Renewal, in_batch
 
@@ -64,9 +65,7 @@ class Play:
 
 
 @pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
+def play(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
     app = faust.App("ks", web_enabled=False, store="memory://", broker="kafka://127.0.0.1:1")
     app.consumer_generation_id = 0
     made = Play(app)
@@ -76,8 +75,6 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
             made.check(event.value)
         await made.deliver(str(channel.topics[0]), event.value)
 
-    async def nothing(*_: Any, **__: Any) -> None: ...
-
     monkeypatch.setattr(Event, "forward", forward)
     monkeypatch.setattr(type(made.behind), "maybe_declare", nothing)
     yield made
@@ -85,8 +82,6 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
         for task in asyncio.all_tasks(loop):
             task.cancel()
         loop.run_until_complete(asyncio.sleep(0.02))
-    asyncio.set_event_loop(None)
-    loop.close()
 
 
 def renew(agent: Any, play: Play) -> None:
@@ -189,51 +184,44 @@ async def plain(play: Play, stream: Any) -> None:
     ],
     ids=lambda each: each.__name__ if callable(each) else None,
 )
-def test_after_an_exception_it_gets_what_comes_behind(
+async def test_after_an_exception_it_gets_what_comes_behind(
     play: Play, function: Callable[[Play, Any], Any], topic: str, got: list[int], failed: list[int]
 ) -> None:
     """Stock Faust stops such an agent for ever, or (behind a batch) gives it the events of its first topic."""
-
     pause_s = 0.15 if function is batch_alone_fails else 0.0
 
-    async def run() -> None:
-        await started(play, lambda stream: function(play, stream))
-        for value in (1, FAILS):
-            await play.deliver("in", value)
-            await asyncio.sleep(pause_s if value == FAILS else 0.5)
-        for value in (3, 4, 5):
-            await play.deliver("in", value)
-        await play.until(len(got))
-        await asyncio.sleep(0.2)
-        assert play.got == [(value, topic) for value in got]
-        assert play.failed == failed
-        assert all(len(play.channels(each)) <= 1 for each in ("in", "behind", "further")), "two would get each event"
-
-    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+    await started(play, lambda stream: function(play, stream))
+    for value in (1, FAILS):
+        await play.deliver("in", value)
+        await asyncio.sleep(pause_s if value == FAILS else 0.5)
+    for value in (3, 4, 5):
+        await play.deliver("in", value)
+    await play.until(len(got))
+    await asyncio.sleep(0.2)
+    assert play.got == [(value, topic) for value in got]
+    assert play.failed == failed
+    assert all(len(play.channels(each)) <= 1 for each in ("in", "behind", "further")), "two would get each event"
 
 
 @pytest.mark.parametrize("function", [by_hand, batch_alone_fails, plain])
-def test_an_agent_that_awaits_what_was_cancelled_goes_on_like_one_that_fails(
+async def test_an_agent_that_awaits_what_was_cancelled_goes_on_like_one_that_fails(
     play: Play, function: Callable[[Play, Any], Any]
 ) -> None:
     """Stock Faust takes it for its own cancellation, and asks nobody what to do with the event."""
     play.error = asyncio.CancelledError()
 
-    async def run() -> None:
-        agent = await started(play, lambda stream: function(play, stream))
-        for value in (1, FAILS, 3):
-            await play.deliver("in", value)
-            await asyncio.sleep(0.5)
-        await play.until(3)
-        topic = "behind" if function is by_hand else "in"
-        assert play.got == [(1, topic), (FAILS, topic), (3, topic)]
-        assert play.asked == 1
-        for actor in list(agent._actors):
-            actor.actor_task.cancel()
-        await asyncio.sleep(0.05)
-        assert play.asked == 1, "its own cancellation is no failure"
-
-    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+    agent = await started(play, lambda stream: function(play, stream))
+    for value in (1, FAILS, 3):
+        await play.deliver("in", value)
+        await asyncio.sleep(0.5)
+    await play.until(3)
+    topic = "behind" if function is by_hand else "in"
+    assert play.got == [(1, topic), (FAILS, topic), (3, topic)]
+    assert play.asked == 1
+    for actor in list(agent._actors):
+        actor.actor_task.cancel()
+    await asyncio.sleep(0.05)
+    assert play.asked == 1, "its own cancellation is no failure"
 
 
 async def batch(play: Play, stream: Any) -> None:
@@ -255,43 +243,35 @@ async def chained_batch(play: Play, stream: Any) -> None:
     ("function", "concurrency"),
     [(body_fails, 1), (plain, 1), (batch, 1), (batch, 3), (batch_by_hand, 1), (batch_by_hand, 3), (chained_batch, 1)],
 )
-def test_the_same_after_a_record_that_cannot_be_decoded(
+async def test_the_same_after_a_record_that_cannot_be_decoded(
     play: Play, function: Callable[[Play, Any], Any], concurrency: int
 ) -> None:
     """Stock Faust ends an agent that takes batches, and says nothing."""
-
-    async def run() -> None:
-        await started(play, lambda stream: function(play, stream), concurrency=concurrency)
-        await play.deliver("in", 1)
-        await asyncio.sleep(0.2)
-        await play.channels("in")[0].throw(ValueError("not decoded"))
-        await asyncio.sleep(0.2)
-        await play.deliver("in", 3)
-        await play.until(2)
-        topic = "in" if function in (plain, batch, batch_by_hand) else "behind"
-        assert play.got == [(1, topic), (3, topic)]
-
-    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+    await started(play, lambda stream: function(play, stream), concurrency=concurrency)
+    await play.deliver("in", 1)
+    await asyncio.sleep(0.2)
+    await play.channels("in")[0].throw(ValueError("not decoded"))
+    await asyncio.sleep(0.2)
+    await play.deliver("in", 3)
+    await play.until(2)
+    topic = "in" if function in (plain, batch, batch_by_hand) else "behind"
+    assert play.got == [(1, topic), (3, topic)]
 
 
 @pytest.mark.parametrize("function", [plain, batch])
-def test_many_records_that_cannot_be_decoded_hold_up_the_others_for_a_short_time(
+async def test_many_records_that_cannot_be_decoded_hold_up_the_others_for_a_short_time(
     play: Play, function: Callable[[Play, Any], Any]
 ) -> None:
     """Stock Faust takes 5 s for each."""
-
-    async def run() -> None:
-        await started(play, lambda stream: function(play, stream))
-        for _ in range(20):
-            await play.channels("in")[0].throw(ValueDecodeError("not decoded"))
-        await play.deliver("in", 3)
-        await play.until(1)
-        assert play.got == [(3, "in")]
-
-    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+    await started(play, lambda stream: function(play, stream))
+    for _ in range(20):
+        await play.channels("in")[0].throw(ValueDecodeError("not decoded"))
+    await play.deliver("in", 3)
+    await play.until(1)
+    assert play.got == [(3, "in")]
 
 
-def test_a_record_that_cannot_be_decoded_does_not_end_the_batch_that_an_agent_works_on(play: Play) -> None:
+async def test_a_record_that_cannot_be_decoded_does_not_end_the_batch_that_an_agent_works_on(play: Play) -> None:
     """Stock Faust acknowledges its events at once."""
     has, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -301,23 +281,20 @@ def test_a_record_that_cannot_be_decoded_does_not_end_the_batch_that_an_agent_wo
             await goes_on.wait()
             play.got += [(value, "in") for value in values]
 
-    async def run() -> None:
-        agent = await started(play, slow)
-        await play.deliver("in", 1)
-        await has.wait()
-        [stream] = [actor.stream for actor in agent._actors]
-        await play.channels("in")[0].throw(ValueDecodeError("not decoded"))
-        await asyncio.sleep(0.2)
-        assert [event.value for event in in_batch(stream) or ()] == [1], "not acknowledged"
-        goes_on.set()
-        await play.deliver("in", 3)
-        await play.until(2)
-        assert play.got == [(1, "in"), (3, "in")]
-
-    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+    agent = await started(play, slow)
+    await play.deliver("in", 1)
+    await has.wait()
+    [stream] = [actor.stream for actor in agent._actors]
+    await play.channels("in")[0].throw(ValueDecodeError("not decoded"))
+    await asyncio.sleep(0.2)
+    assert [event.value for event in in_batch(stream) or ()] == [1], "not acknowledged"
+    goes_on.set()
+    await play.deliver("in", 3)
+    await play.until(2)
+    assert play.got == [(1, "in"), (3, "in")]
 
 
-def test_actors_that_fail_at_once_all_start_again(play: Play) -> None:
+async def test_actors_that_fail_at_once_all_start_again(play: Play) -> None:
     """As when a service is down.  Stock Faust ends the worker."""
     down = asyncio.Event()
 
@@ -329,30 +306,24 @@ def test_actors_that_fail_at_once_all_start_again(play: Play) -> None:
             play.got.append((value, "in"))
             await asyncio.Event().wait()
 
-    async def run() -> None:
-        agent = await started(play, asks, concurrency=5)
-        for value in (*[-1] * 5, *range(5)):
-            await play.deliver("in", value)
-        await asyncio.sleep(0.5)
-        down.set()
-        await play.until(5)
-        assert not agent.supervisor.crashed
-
-    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+    agent = await started(play, asks, concurrency=5)
+    for value in (*[-1] * 5, *range(5)):
+        await play.deliver("in", value)
+    await asyncio.sleep(0.5)
+    down.set()
+    await play.until(5)
+    assert not agent.supervisor.crashed
 
 
-def test_its_steps_are_measured_also_if_that_begins_later(play: Play) -> None:
-    async def run() -> None:
-        play.app.flow_control.resume()
-        agent = play.app.agent(play.inputs)(lambda stream: plain(play, stream))
-        renew(agent, play)
-        sensor = faust.Sensor()
-        sensor.cpu = KeyGroupCpuMeter()
-        play.app.sensors.add(sensor)
-        meter_agents(play.app)
-        await agent.start()
-        await play.deliver("in", 3)
-        await play.until(1)
-        assert sum(sensor.cpu.take().values()) > 0
-
-    asyncio.get_event_loop().run_until_complete(asyncio.wait_for(run(), LIMIT_S))
+async def test_its_steps_are_measured_also_if_that_begins_later(play: Play) -> None:
+    play.app.flow_control.resume()
+    agent = play.app.agent(play.inputs)(lambda stream: plain(play, stream))
+    renew(agent, play)
+    sensor = faust.Sensor()
+    sensor.cpu = KeyGroupCpuMeter()
+    play.app.sensors.add(sensor)
+    meter_agents(play.app)
+    await agent.start()
+    await play.deliver("in", 3)
+    await play.until(1)
+    assert sum(sensor.cpu.take().values()) > 0

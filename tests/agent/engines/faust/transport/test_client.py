@@ -8,6 +8,7 @@ from typing import Any
 import faust
 import pytest
 
+from tests.agent.engines.faust.steered import transport_of
 from tests.agent.engines.faust.transport.brokers import (
     COORDINATOR,
     METADATA,
@@ -16,13 +17,10 @@ from tests.agent.engines.faust.transport.brokers import (
     VERSIONS,
     listening,
 )
-from trimtab_agent.engines.faust import SteeringSettings
-from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport import client as client_module
 from trimtab_agent.engines.faust.transport import producer as producer_module
 from trimtab_agent.engines.faust.transport import thread as thread_module
 from trimtab_agent.engines.faust.transport.client import BrokerWaits, silent_brokers
-from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
 
 QUICK = {"ASK_AGAIN_S": 0.05, "FIRST_WORD_S": 0.1, "LAST_WORD_S": 0.4, "PROBE_S": 0.5}
@@ -40,8 +38,7 @@ def app_on(port: int, **settings: Any) -> Any:
     """An app whose broker has this port."""
     times = {"broker_request_timeout": 1.0, "broker_session_timeout": 0.9, "broker_heartbeat_interval": 0.3}
     app = faust.App("ks", broker=f"kafka://127.0.0.1:{port}", web_enabled=False, **{**times, **settings})
-    watcher: Any = SimpleNamespace(tell=print)
-    app.transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=watcher)
+    app.transport = transport_of(app, SimpleNamespace(tell=print))
     return app
 
 

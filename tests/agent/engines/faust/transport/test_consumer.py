@@ -19,8 +19,8 @@ from faust.types.transports import SchedulingStrategyT
 from faust.types.tuples import ConsumerMessage
 from mode import CrashingSupervisor
 
+from tests.agent.engines.faust.steered import consumer_of, nothing, transport_of
 from tests.agent.engines.faust.transport.brokers import listening
-from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.transport import client as client_module
@@ -30,7 +30,6 @@ from trimtab_agent.engines.faust.transport.consumer import (
     FORBIDDEN_AGAIN_S,
     UNACKNOWLEDGED_S,
     SteeredConsumer,
-    SteeredTransport,
 )
 from trimtab_agent.engines.faust.transport.producer import FencedProducer
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
@@ -85,21 +84,14 @@ class Watched:
 
 
 @pytest.fixture
-def consumer() -> Iterator[SteeredConsumer]:
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
+def consumer(loop: asyncio.AbstractEventLoop) -> SteeredConsumer:
     app = faust.App("ks", web_enabled=False)
-    transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=None)  # type: ignore[arg-type]
-
-    async def nothing(*_: Any) -> None: ...
-
+    transport = transport_of(app)
     transport.loop = loop
-    made = transport.create_consumer(callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing)
+    made = consumer_of(transport)
     app.topics._acking_topics.add(ONE.topic)
     made.start_at({ONE: 10, OTHER: 0})
-    yield made
-    asyncio.set_event_loop(None)
-    loop.close()
+    return made
 
 
 def give(consumer: SteeredConsumer, tp: TP, *offsets: int) -> None:
@@ -118,6 +110,43 @@ def queued(consumer: SteeredConsumer, *events: Event) -> Channel:
     for tp in (ONE, OTHER):
         consumer.app.topics._tp_index[tp].add(channel)
     return channel
+
+
+@dataclass(frozen=True)
+class Record:
+    """As much of a fetched record as is looked at before Faust's message is made of it."""
+
+    offset: int
+
+
+class Delivered:
+    """A consumer whose streams note what they are given, and take no more once they hold so many."""
+
+    def __init__(self, consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch, *, room: int = 100) -> None:
+        self.consumer, self.room = consumer, room
+        self.got: list[tuple[TP, int]] = []
+        self.after: dict[int, Callable[[], None]] = {}
+        """What happens once so many have been given."""
+        monkeypatch.setattr(consumer, "callback", self._take)
+        monkeypatch.setattr(consumer, "highwater", lambda _: 100)
+        monkeypatch.setattr(consumer, "_to_message", lambda tp, record: (tp, record.offset))
+
+    async def _take(self, message: tuple[TP, int]) -> None:
+        if len(self.got) >= self.room:
+            await asyncio.Event().wait()  # a full queue
+        self.got.append(message)
+        self.after.get(len(self.got), lambda: None)()
+
+    def deliver(self, records: dict[TP, list[Record]]) -> None:
+        consumer = self.consumer
+        consumer._round = records  # type: ignore[assignment]
+        delivery = consumer._while_flowing(consumer._deliver(records, consumer._rebalances))
+        consumer.loop.run_until_complete(asyncio.wait_for(delivery, 60.0))
+
+
+@pytest.fixture
+def streams(consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch) -> Delivered:
+    return Delivered(consumer, monkeypatch)
 
 
 def test_a_commit_ends_before_the_first_unfinished_event(consumer: SteeredConsumer) -> None:
@@ -157,7 +186,7 @@ def add_to_buffer(value: Any) -> Any:
         (True, [], 1, []),  # Faust acknowledges it, or has forgotten it
     ],
 )
-def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges(
+async def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges(
     consumer: SteeredConsumer, enable_acks: bool, processors: list[Any], concurrency: int, done: list[int]
 ) -> None:
     """Faust goes on to commit what comes after it, and each rebalance waits for it without end."""
@@ -167,29 +196,26 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
         told.append(what)
         raise ConnectionError("where it tells errors")
 
-    async def fail() -> None:
-        consumer.app.topics._acking_topics.update({ONE.topic, "other"})
-        begun = [
-            ConsumerMessage(*tp, offset, 1.0, 0, None, b"k", b"1", None, tp=tp)
-            for tp, offset in ((ONE, 10), (ONE, 11), (ONE, 12), (TP("other", 1), 7))
-        ]
-        for message in begun:
-            message.refcount = 2 if message.offset == 12 else 1  # another agent works on that one, too
-            consumer._unacked_messages.add(message)
-        stream = SimpleNamespace(
-            enable_acks=enable_acks,
-            _processors=processors,
-            channel=SimpleNamespace(topics=[ONE.topic], queue=SimpleNamespace(_queue=[])),
-            current_event=SimpleNamespace(message=begun[1]),
-            _next=None,
-        )
-        stream.get_active_stream = stream.get_root_stream = lambda: stream
-        actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
-        agent = SimpleNamespace(concurrency=concurrency, _actors=[actor], supervisor=None)
-        await consumer._let_go_at_error(agent, NO_RENEWAL, on_error)(agent, ValueError())
-        assert sorted(message.offset for message in begun if message.acked) == done
-
-    asyncio.get_event_loop().run_until_complete(fail())
+    consumer.app.topics._acking_topics.update({ONE.topic, "other"})
+    begun = [
+        ConsumerMessage(*tp, offset, 1.0, 0, None, b"k", b"1", None, tp=tp)
+        for tp, offset in ((ONE, 10), (ONE, 11), (ONE, 12), (TP("other", 1), 7))
+    ]
+    for message in begun:
+        message.refcount = 2 if message.offset == 12 else 1  # another agent works on that one, too
+        consumer._unacked_messages.add(message)
+    stream = SimpleNamespace(
+        enable_acks=enable_acks,
+        _processors=processors,
+        channel=SimpleNamespace(topics=[ONE.topic], queue=SimpleNamespace(_queue=[])),
+        current_event=SimpleNamespace(message=begun[1]),
+        _next=None,
+    )
+    stream.get_active_stream = stream.get_root_stream = lambda: stream
+    actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
+    agent = SimpleNamespace(concurrency=concurrency, _actors=[actor], supervisor=None)
+    await consumer._let_go_at_error(agent, NO_RENEWAL, on_error)(agent, ValueError())
+    assert sorted(message.offset for message in begun if message.acked) == done
 
     assert len(told) == 1
     assert sorted(consumer._acked_index[ONE]) == done
@@ -198,7 +224,7 @@ def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges
 
 
 @pytest.mark.parametrize("how", ["supervisor", "on_error"])
-def test_an_event_for_which_an_agent_ends_the_worker_is_done_again(consumer: SteeredConsumer, how: str) -> None:
+async def test_an_event_for_which_an_agent_ends_the_worker_is_done_again(consumer: SteeredConsumer, how: str) -> None:
     """Who acknowledges by hand and ends the worker at an error wants to lose none."""
     consumer.app.topics._acking_topics.add(ONE.topic)
     give(consumer, ONE, 10, 11)
@@ -211,25 +237,24 @@ def test_an_event_for_which_an_agent_ends_the_worker_is_done_again(consumer: Ste
         if how == "on_error":
             consumer.app._crashed.set()
 
-    async def fail() -> None:
-        channel = queued(consumer)
-        channel.topics = [ONE.topic]  # type: ignore[attr-defined]
-        stream = Stream(channel, SimpleNamespace(message=message), enable_acks=False)
-        consumer.first_streams.add(stream)
-        actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
-        supervisor = CrashingSupervisor() if how == "supervisor" else None
-        agent = SimpleNamespace(concurrency=1, _actors=[actor], supervisor=supervisor)
-        await consumer._let_go_at_error(agent, NO_RENEWAL, crash)(agent, ValueError())
-        consumer.app._crashed.set()
-        await asyncio.wait_for(consumer.finish(), 5.0)
-
-    consumer.loop.run_until_complete(fail())
+    channel = queued(consumer)
+    channel.topics = [ONE.topic]  # type: ignore[attr-defined]
+    stream = Stream(channel, SimpleNamespace(message=message), enable_acks=False)
+    consumer.first_streams.add(stream)
+    actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
+    supervisor = CrashingSupervisor() if how == "supervisor" else None
+    agent = SimpleNamespace(concurrency=1, _actors=[actor], supervisor=supervisor)
+    await consumer._let_go_at_error(agent, NO_RENEWAL, crash)(agent, ValueError())
+    consumer.app._crashed.set()
+    await asyncio.wait_for(consumer.finish(), 5.0)
 
     assert not consumer._unacked_messages
     assert consumer._new_offset(ONE) is None
 
 
-def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fails(consumer: SteeredConsumer) -> None:
+async def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fails(
+    consumer: SteeredConsumer,
+) -> None:
     """Two agents read one topic.  The one that takes batches fails, and what it has begun is done when both have."""
     app = consumer.app
     app.topics._acking_topics.add(ONE.topic)
@@ -254,11 +279,8 @@ def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_one_fai
     begun[13].refcount = 2
     app.agents = {"failing": failing, "other": other}
 
-    async def fail() -> None:
-        failing._actors[0].actor_task = asyncio.current_task()
-        await consumer._let_go_at_error(failing, NO_RENEWAL, None)(failing, ValueError())
-
-    asyncio.get_event_loop().run_until_complete(fail())
+    failing._actors[0].actor_task = asyncio.current_task()
+    await consumer._let_go_at_error(failing, NO_RENEWAL, None)(failing, ValueError())
     assert sorted(n for n, message in begun.items() if message.acked) == [10, 11]
 
     other_stream = other._actors[0].stream
@@ -435,13 +457,12 @@ def test_events_that_nobody_has_begun_are_taken_back(consumer: SteeredConsumer) 
 
 
 def test_what_waits_for_room_is_taken_back_and_waits_for_no_slow_agent(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+    consumer: SteeredConsumer, streams: Delivered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a backlog the queues are full, and the next one gets in when an agent has done one, of any partition."""
     consumer.app.flow_control.resume()
     channel = queued(consumer, Event(OTHER, 0))
     channel.queue._maxsize = 1
-    streams = Delivered(consumer, monkeypatch)
     monkeypatch.setattr(consumer, "callback", lambda message: channel.queue.put(Event(*message)))
 
     async def take_back() -> bool:
@@ -483,6 +504,13 @@ class Batches:
             self.got.append(list(values))
             await self.go_on.wait()
 
+    async def until(self, count: int) -> list[list[int]]:
+        """What it has got once these are so many batches."""
+        async with asyncio.timeout(60.0):
+            while len(self.got) < count:
+                await asyncio.sleep(0.01)
+        return self.got
+
     async def end(self) -> None:
         self.task.cancel()
         await asyncio.wait([self.task])
@@ -499,65 +527,56 @@ class Batches:
 
 
 @pytest.mark.parametrize("yields", [False, True])
-def test_what_waits_in_a_batch_is_taken_back_at_once_and_comes_again(consumer: SteeredConsumer, yields: bool) -> None:
+async def test_what_waits_in_a_batch_is_taken_back_at_once_and_comes_again(
+    consumer: SteeredConsumer, yields: bool
+) -> None:
     """Else a batch of a minute is waited for, and if that takes too long, it has its events twice."""
+    agent = consumer.app.agent(consumer.app.channel())(lambda stream: stream)
+    batches = Batches(consumer, 10, 1.0, processors=[agent._maybe_unwrap_reply_request] if yields else [])
+    await batches.deliver(ONE, 10)
+    await batches.deliver(OTHER, 0)
+    await batches.deliver(ONE, 11)
+    assert len(consumer._all_begun()) == 3
 
-    async def play() -> None:
-        agent = consumer.app.agent(consumer.app.channel())(lambda stream: stream)
-        batches = Batches(consumer, 10, 0.4, processors=[agent._maybe_unwrap_reply_request] if yields else [])
-        await batches.deliver(ONE, 10)
-        await batches.deliver(OTHER, 0)
-        await batches.deliver(ONE, 11)
-        assert len(consumer._all_begun()) == 3
-
-        consumer.block({ONE})
-        assert consumer.oldest_in_work({ONE}) is None
-        assert consumer.oldest_in_work({OTHER}) is None
-        assert await consumer.drain({ONE}, 0.05)
-        assert consumer.next_offset(ONE) == 10
-        consumer.unblock({ONE})
-        await batches.deliver(ONE, 10, 11)
-        await asyncio.sleep(0.4)
-        assert sorted(batches.got[0]) == [110, 111, 200]
-        assert consumer._new_offset(ONE) == 12
-        await batches.end()
-
-    consumer.loop.run_until_complete(play())
+    consumer.block({ONE})
+    assert consumer.oldest_in_work({ONE}) is None
+    assert consumer.oldest_in_work({OTHER}) is None
+    assert await consumer.drain({ONE}, 0.05)
+    assert consumer.next_offset(ONE) == 10
+    consumer.unblock({ONE})
+    await batches.deliver(ONE, 10, 11)
+    assert sorted((await batches.until(1))[0]) == [110, 111, 200]
+    assert consumer._new_offset(ONE) == 12
+    await batches.end()
 
 
-def test_what_an_agent_has_got_and_what_comes_before_it_is_not_taken_back(consumer: SteeredConsumer) -> None:
-    async def play() -> None:
-        batches = Batches(consumer, 2, 0.3)
-        batches.go_on.clear()
-        await batches.deliver(ONE, 10, 11)
-        assert batches.got == [[110, 111]]
-        assert not await consumer.drain({ONE}, 0.05)
-        batches.go_on.set()
-        await batches.deliver(ONE, 12)
-        assert consumer.oldest_in_work({ONE}) is None
-        consumer._acked_index[ONE].add(13)  # by another actor of the agent
-        consumer._delivered[ONE].append(13)
-        assert consumer.oldest_in_work({ONE}) is not None
-        assert not await consumer.drain({ONE}, 0.05)
-        await batches.end()
-
-    consumer.loop.run_until_complete(play())
+async def test_what_an_agent_has_got_and_what_comes_before_it_is_not_taken_back(consumer: SteeredConsumer) -> None:
+    batches = Batches(consumer, 2, 0.3)
+    batches.go_on.clear()
+    await batches.deliver(ONE, 10, 11)
+    assert await batches.until(1) == [[110, 111]]
+    assert not await consumer.drain({ONE}, 0.05)
+    batches.go_on.set()
+    await batches.deliver(ONE, 12)
+    assert consumer.oldest_in_work({ONE}) is None
+    consumer._acked_index[ONE].add(13)  # by another actor of the agent
+    consumer._delivered[ONE].append(13)
+    assert consumer.oldest_in_work({ONE}) is not None
+    assert not await consumer.drain({ONE}, 0.05)
+    await batches.end()
 
 
-def test_what_something_else_has_seen_stays_in_its_batch_unless_it_is_done_again(consumer: SteeredConsumer) -> None:
+async def test_what_something_else_has_seen_stays_in_its_batch_unless_it_is_done_again(
+    consumer: SteeredConsumer,
+) -> None:
     """A processor before the batch may have sent something, as `stream.echo` does."""
-
-    async def play() -> None:
-        batches = Batches(consumer, 10, 0.3, processors=[lambda value: value])
-        await batches.deliver(ONE, 10)
-        assert not await consumer.drain({ONE}, 0.05)
-        consumer.not_finished("the rebalance continues")
-        await batches.deliver(OTHER, 0)
-        await asyncio.sleep(0.4)
-        assert batches.got == [[200]]
-        await batches.end()
-
-    consumer.loop.run_until_complete(play())
+    batches = Batches(consumer, 10, 0.3, processors=[lambda value: value])
+    await batches.deliver(ONE, 10)
+    assert not await consumer.drain({ONE}, 0.05)
+    consumer.not_finished("the rebalance continues")
+    await batches.deliver(OTHER, 0)
+    assert await batches.until(1) == [[200]]
+    await batches.end()
 
 
 def test_with_everything_taken_back_it_goes_on_where_it_was(consumer: SteeredConsumer) -> None:
@@ -588,43 +607,7 @@ def test_a_blocked_partition_delivers_nothing_more_of_the_running_round(consumer
     assert consumer._active_partitions == {ONE, OTHER}
 
 
-@dataclass(frozen=True)
-class Record:
-    """As much of a fetched record as is looked at before Faust's message is made of it."""
-
-    offset: int
-
-
-class Delivered:
-    """A consumer whose streams note what they are given, and take no more once they hold so many."""
-
-    def __init__(self, consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch, *, room: int = 100) -> None:
-        self.consumer, self.room = consumer, room
-        self.got: list[tuple[TP, int]] = []
-        self.after: dict[int, Callable[[], None]] = {}
-        """What happens once so many have been given."""
-        monkeypatch.setattr(consumer, "callback", self._take)
-        monkeypatch.setattr(consumer, "highwater", lambda _: 100)
-        monkeypatch.setattr(consumer, "_to_message", lambda tp, record: (tp, record.offset))
-
-    async def _take(self, message: tuple[TP, int]) -> None:
-        if len(self.got) >= self.room:
-            await asyncio.Event().wait()  # a full queue
-        self.got.append(message)
-        self.after.get(len(self.got), lambda: None)()
-
-    def deliver(self, records: dict[TP, list[Record]]) -> None:
-        consumer = self.consumer
-        consumer._round = records  # type: ignore[assignment]
-        delivery = consumer._while_flowing(consumer._deliver(records, consumer._rebalances))
-        consumer.loop.run_until_complete(asyncio.wait_for(delivery, 60.0))
-
-
-def test_a_round_is_given_in_turns_and_what_is_done_is_left_out(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    streams = Delivered(consumer, monkeypatch)
-
+def test_a_round_is_given_in_turns_and_what_is_done_is_left_out(consumer: SteeredConsumer, streams: Delivered) -> None:
     streams.deliver({ONE: [Record(9), Record(10), Record(12)], OTHER: [Record(0)]})
 
     assert streams.got == [(OTHER, 0), (ONE, 10), (ONE, 12)]
@@ -633,9 +616,8 @@ def test_a_round_is_given_in_turns_and_what_is_done_is_left_out(
 
 
 def test_a_partition_blocked_in_the_middle_of_a_round_is_given_no_further(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+    consumer: SteeredConsumer, streams: Delivered
 ) -> None:
-    streams = Delivered(consumer, monkeypatch)
     streams.after[2] = lambda: consumer.block({ONE})
 
     streams.deliver({ONE: [Record(10), Record(11)], OTHER: [Record(0), Record(1)]})
@@ -653,11 +635,10 @@ class LargestTopicFirst(SchedulingStrategyT):  # type: ignore[misc]
 
 
 def test_the_apps_own_scheduler_gives_nothing_more_of_a_partition_that_has_left(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+    consumer: SteeredConsumer, streams: Delivered
 ) -> None:
     """Also if it comes back within the round: from then on it is read again from where it stopped."""
     consumer.scheduler = LargestTopicFirst()
-    streams = Delivered(consumer, monkeypatch)
     streams.after[1] = lambda: consumer.block({ONE})
     streams.after[2] = lambda: consumer.unblock({ONE})
 
@@ -667,9 +648,7 @@ def test_the_apps_own_scheduler_gives_nothing_more_of_a_partition_that_has_left(
     assert consumer.next_offset(ONE) == 11
 
 
-def test_a_rebalance_ends_the_round(consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = Delivered(consumer, monkeypatch)
-
+def test_a_rebalance_ends_the_round(consumer: SteeredConsumer, streams: Delivered) -> None:
     def revoke() -> None:
         consumer._rebalances += 1
 
@@ -679,10 +658,8 @@ def test_a_rebalance_ends_the_round(consumer: SteeredConsumer, monkeypatch: pyte
     assert streams.got == [(ONE, 10)]
 
 
-def test_the_end_of_the_flow_ends_a_delivery_that_waits_for_room(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    streams = Delivered(consumer, monkeypatch, room=1)
+def test_the_end_of_the_flow_ends_a_delivery_that_waits_for_room(consumer: SteeredConsumer, streams: Delivered) -> None:
+    streams.room = 1
     streams.after[1] = lambda: consumer.loop.call_later(0.01, consumer.stop_flow)
 
     streams.deliver({ONE: [Record(10), Record(11), Record(12)]})
@@ -693,11 +670,7 @@ def test_the_end_of_the_flow_ends_a_delivery_that_waits_for_room(
     assert consumer._delivering is None
 
 
-def test_what_the_streams_raise_reaches_the_loop_that_delivers(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    streams = Delivered(consumer, monkeypatch)
-
+def test_what_the_streams_raise_reaches_the_loop_that_delivers(streams: Delivered) -> None:
     def fail() -> None:
         raise KeyError("no such topic")
 
@@ -747,7 +720,7 @@ def test_a_record_that_the_apps_own_schema_fails_on_counts_as_done_and_ends_no_w
 
 
 def test_so_many_finished_events_are_committed_and_a_stopped_flow_does_not_break_the_commit_off(
-    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+    consumer: SteeredConsumer, streams: Delivered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story: list[str] = []
 
@@ -757,7 +730,6 @@ def test_so_many_finished_events_are_committed_and_a_stopped_flow_does_not_break
         await asyncio.sleep(0.01)
         story.append("done")
 
-    streams = Delivered(consumer, monkeypatch)
     monkeypatch.setattr(consumer, "commit", commit)
     monkeypatch.setattr(consumer, "_commit_every", 3)
     consumer._n_acked = 3
@@ -788,39 +760,36 @@ class Message:
         self.tp, self.message = tp, self
 
 
-def test_a_rebalance_does_not_wait_for_an_agent_that_waits_for_an_answer(
+async def test_a_rebalance_does_not_wait_for_an_agent_that_waits_for_an_answer(
     consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asker, other = Message(ONE), Message(ONE)
     replies = consumer.app._reply_consumer
     monkeypatch.setattr(replies, "_fetchers", {"f-reply-1": None})
 
-    async def story() -> None:
-        answers = [ReplyPromise("f-reply-1", number) for number in ("1", "2")]
-        for event, answer in zip((asker, None), answers, strict=True):
-            monkeypatch.setattr(consumer_module, "current_event", lambda event=event: event)
-            await replies.add(answer.correlation_id, answer)
-        consumer._unacked_messages.update({asker, other})
+    answers = [ReplyPromise("f-reply-1", number) for number in ("1", "2")]
+    for event, answer in zip((asker, None), answers, strict=True):
+        monkeypatch.setattr(consumer_module, "current_event", lambda event=event: event)
+        await replies.add(answer.correlation_id, answer)
+    consumer._unacked_messages.update({asker, other})
 
-        assert consumer.asking({ONE, OTHER}) == {ONE}
-        assert consumer._begun({ONE}), "a hand-over waits: answers still come"
-        other.acked = True
-        consumer._changing = True
-        assert not consumer._begun({ONE})
-        assert not consumer._unacked_messages, "Faust itself would wait for it"
+    assert consumer.asking({ONE, OTHER}) == {ONE}
+    assert consumer._begun({ONE}), "a hand-over waits: answers still come"
+    other.acked = True
+    consumer._changing = True
+    assert not consumer._begun({ONE})
+    assert not consumer._unacked_messages, "Faust itself would wait for it"
 
-        consumer._changing = False
-        answers[0].set_result(7)
-        await asyncio.sleep(0)
-        assert consumer.asking({ONE}) == set()
+    consumer._changing = False
+    answers[0].set_result(7)
+    await asyncio.sleep(0)
+    assert consumer.asking({ONE}) == set()
 
-        monkeypatch.setattr(consumer_module, "current_event", lambda: asker)
-        await replies.add("3", given_up := ReplyPromise("f-reply-1", "3"))
-        assert consumer.asking({ONE}) == {ONE}
-        asker.acked = True
-        assert (consumer.asking({ONE}), given_up.done()) == (set(), False)
-
-    consumer.loop.run_until_complete(story())
+    monkeypatch.setattr(consumer_module, "current_event", lambda: asker)
+    await replies.add("3", given_up := ReplyPromise("f-reply-1", "3"))
+    assert consumer.asking({ONE}) == {ONE}
+    asker.acked = True
+    assert (consumer.asking({ONE}), given_up.done()) == (set(), False)
 
 
 def test_a_worker_that_stood_still_beyond_its_session_leads_nothing(
@@ -842,7 +811,7 @@ def test_a_reply_topic_has_only_the_queue_that_is_read(consumer: SteeredConsumer
     assert [each for each in consumer.app.topics if "f-reply-1" in each.topics] == [topic.stream().channel]
 
 
-def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generation(
+async def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generation(
     consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its seek, begun after the revocation, ends while the next assignment is being taken over (seen in a storm)."""
@@ -852,37 +821,32 @@ def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generati
         seeks.append(consumer._rebalances)
         consumer._committed_offset[ONE] = consumer._read_offset[ONE] = 10
 
-    async def nothing(*_: Any) -> None: ...
-
-    async def story() -> None:
-        renewing = asyncio.Event()
-        monkeypatch.setattr(consumer.app.producer, "renew_if_condemned", renewing.wait, raising=False)
-        monkeypatch.setattr(consumer.app.producer, "flush_or_drop", nothing, raising=False)
-        await consumer.on_partitions_revoked({ONE})
-        assigned = asyncio.create_task(consumer.on_partitions_assigned({ONE}, 2))
-        await asyncio.sleep(0)
-        overtaken = asyncio.create_task(consumer.perform_seek())
-        await asyncio.sleep(0.02)
-        consumer.resume_flow()
-        assert not consumer.is_open
-
-        overtaken.cancel()  # as Faust does when the recovery of the new assignment begins
-        renewing.set()
-        await assigned
-        consumer.resume_flow()
-        assert not consumer.is_open
-        await consumer.perform_seek()
-        consumer.resume_flow()
-        assert consumer.is_open
-        assert seeks == [1]
-
     consumer.watcher = Watched()  # type: ignore[assignment]
     consumer.not_waiting_next_records.set()
     monkeypatch.setattr(faust.transport.drivers.aiokafka.Consumer, "perform_seek", seek)
     monkeypatch.setattr(faust.transport.drivers.aiokafka.Consumer, "on_partitions_assigned", nothing)
     monkeypatch.setattr(consumer, "_on_partitions_revoked", nothing)
     monkeypatch.setattr(consumer, "assignment", lambda: {ONE})
-    asyncio.get_event_loop().run_until_complete(story())
+    renewing = asyncio.Event()
+    monkeypatch.setattr(consumer.app.producer, "renew_if_condemned", renewing.wait, raising=False)
+    monkeypatch.setattr(consumer.app.producer, "flush_or_drop", nothing, raising=False)
+    await consumer.on_partitions_revoked({ONE})
+    assigned = asyncio.create_task(consumer.on_partitions_assigned({ONE}, 2))
+    await asyncio.sleep(0)
+    overtaken = asyncio.create_task(consumer.perform_seek())
+    await asyncio.sleep(0.02)
+    consumer.resume_flow()
+    assert not consumer.is_open
+
+    overtaken.cancel()  # as Faust does when the recovery of the new assignment begins
+    renewing.set()
+    await assigned
+    consumer.resume_flow()
+    assert not consumer.is_open
+    await consumer.perform_seek()
+    consumer.resume_flow()
+    assert consumer.is_open
+    assert seeks == [1]
 
 
 def test_a_rebalance_leaves_time_to_join_after_it_has_waited_for_what_was_sent(
@@ -932,7 +896,7 @@ class Group:
     "case",
     ["silent", "silent for what is sent last", "it answers, and takes nothing", "the group's broker is silent too"],
 )
-def test_a_worker_whose_outputs_wait_for_a_silent_leader_leaves_the_group_until_it_answers(
+async def test_a_worker_whose_outputs_wait_for_a_silent_leader_leaves_the_group_until_it_answers(
     consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """The group would wait for it.  Where the leader lacks copies in sync it answers, and all workers wait alike."""
@@ -945,44 +909,6 @@ def test_a_worker_whose_outputs_wait_for_a_silent_leader_leaves_the_group_until_
             last.append(await producer._message_accumulator.add_message(out, b"k", b"v", 1200.0))
             await asyncio.wait(last)
 
-    async def story() -> None:
-        async with listening(deaf=case != "it answers, and takes nothing") as broker:
-            producer = FencedProducer(consumer.fence, print, print, bootstrap_servers="127.0.0.1:1")
-            rows = [(0, "out", False, [(0, 0, 1, [1], [1])])]
-            producer.client.cluster.update_metadata(
-                SimpleNamespace(
-                    API_VERSION=1, brokers=[(1, "127.0.0.1", broker.port, None)], controller_id=1, topics=rows
-                )
-            )
-            steered = consumer.transport.create_producer()
-            consumer.app.producer, steered._producer = steered, producer
-            await steered.buffer.start()
-            if case != "silent for what is sent last":
-                last.append(await producer._message_accumulator.add_message(out, b"k", b"v", 1200.0))
-            rebalancing = asyncio.create_task(consumer.on_partitions_revoked({ONE}))
-            if not case.startswith("silent"):
-                while broker.heard < 3 and case == "it answers, and takes nothing":
-                    await asyncio.sleep(0.01)
-                await asyncio.wait([rebalancing], timeout=0.5)
-                assert (group.left, last[0].done(), consumer.out_of_reach()) == (0, False, None)
-                producer._message_accumulator._batches.pop(out)[0].done_noack()
-                await asyncio.wait_for(rebalancing, 20.0)
-            else:
-                while not group.left:
-                    await asyncio.sleep(0.01)
-                await asyncio.wait(last)
-                silent = f"broker 1 at 127.0.0.1:{broker.port} does not answer"
-                assert (type(last[0].exception()), consumer.out_of_reach()) == (WorkerFenced, silent)
-                assert (consumer.fence.dropped, producer.condemned) == (True, True), "else it would be committed"
-                seen = broker.heard
-                while broker.heard == seen:
-                    await asyncio.sleep(0.01)
-                assert not rebalancing.done(), "it would join again without it"
-                broker.deaf = False
-                await asyncio.wait_for(rebalancing, 20.0)
-                assert (group.left, consumer.out_of_reach()) == (1, None)
-            steered.buffer._stopped.set()
-
     group: Any = Group(consumer.fence)
     group.coordinator_silent = case == "the group's broker is silent too"
     consumer._thread, consumer.watcher = group, Watched()  # type: ignore[assignment]
@@ -990,32 +916,60 @@ def test_a_worker_whose_outputs_wait_for_a_silent_leader_leaves_the_group_until_
     for name, seconds in {"SILENT_S": 0.1, "RETRY_S": 0.05, "ENDS_INTERVAL_S": 0.05}.items():
         monkeypatch.setattr(consumer_module, name, seconds)
     monkeypatch.setattr(consumer, "_on_partitions_revoked", revoke)
-    consumer.loop.run_until_complete(asyncio.wait_for(story(), 60.0))
+    async with listening(deaf=case != "it answers, and takes nothing") as broker:
+        producer = FencedProducer(consumer.fence, print, print, bootstrap_servers="127.0.0.1:1")
+        rows = [(0, "out", False, [(0, 0, 1, [1], [1])])]
+        producer.client.cluster.update_metadata(
+            SimpleNamespace(API_VERSION=1, brokers=[(1, "127.0.0.1", broker.port, None)], controller_id=1, topics=rows)
+        )
+        steered = consumer.transport.create_producer()
+        consumer.app.producer, steered._producer = steered, producer
+        await steered.buffer.start()
+        if case != "silent for what is sent last":
+            last.append(await producer._message_accumulator.add_message(out, b"k", b"v", 1200.0))
+        rebalancing = asyncio.create_task(consumer.on_partitions_revoked({ONE}))
+        if not case.startswith("silent"):
+            while broker.heard < 3 and case == "it answers, and takes nothing":
+                await asyncio.sleep(0.01)
+            await asyncio.wait([rebalancing], timeout=0.5)
+            assert (group.left, last[0].done(), consumer.out_of_reach()) == (0, False, None)
+            producer._message_accumulator._batches.pop(out)[0].done_noack()
+            await asyncio.wait_for(rebalancing, 20.0)
+        else:
+            while not group.left:
+                await asyncio.sleep(0.01)
+            await asyncio.wait(last)
+            silent = f"broker 1 at 127.0.0.1:{broker.port} does not answer"
+            assert (type(last[0].exception()), consumer.out_of_reach()) == (WorkerFenced, silent)
+            assert (consumer.fence.dropped, producer.condemned) == (True, True), "else it would be committed"
+            seen = broker.heard
+            while broker.heard == seen:
+                await asyncio.sleep(0.01)
+            assert not rebalancing.done(), "it would join again without it"
+            broker.deaf = False
+            await asyncio.wait_for(rebalancing, 20.0)
+            assert (group.left, consumer.out_of_reach()) == (1, None)
+        steered.buffer._stopped.set()
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_what_is_in_flight_when_the_session_ends_is_recalled(consumer: SteeredConsumer, *, closed: bool) -> None:
-    async def story() -> None:
-        async with listening(deaf=False) as broker:
-            steered = consumer.transport.create_producer()
-            consumer.app.producer = steered
-            consumer.recall_if_fenced()  # before the first join there is none
-            steered._producer = producer = FencedProducer(consumer.fence, print, print, bootstrap_servers="127.0.0.1:1")
-            producer.client.cluster.update_metadata(
-                SimpleNamespace(
-                    API_VERSION=1, brokers=[(1, "127.0.0.1", broker.port, None)], controller_id=1, topics=[]
-                )
-            )
-            connection = await producer.client._get_conn(1)
-            for in_flight in (0, 1):
-                producer._in_flight = in_flight
-                consumer.recall_if_fenced()
-                assert connection.connected() is not (closed and bool(in_flight))
-            connection.close()
-
+async def test_what_is_in_flight_when_the_session_ends_is_recalled(consumer: SteeredConsumer, *, closed: bool) -> None:
     if closed:
         consumer.fence.heard(0.0)  # when the machine started
-    consumer.loop.run_until_complete(asyncio.wait_for(story(), 60.0))
+    async with listening(deaf=False) as broker:
+        steered = consumer.transport.create_producer()
+        consumer.app.producer = steered
+        consumer.recall_if_fenced()  # before the first join there is none
+        steered._producer = producer = FencedProducer(consumer.fence, print, print, bootstrap_servers="127.0.0.1:1")
+        producer.client.cluster.update_metadata(
+            SimpleNamespace(API_VERSION=1, brokers=[(1, "127.0.0.1", broker.port, None)], controller_id=1, topics=[])
+        )
+        connection = await producer.client._get_conn(1)
+        for in_flight in (0, 1):
+            producer._in_flight = in_flight
+            consumer.recall_if_fenced()
+            assert connection.connected() is not (closed and bool(in_flight))
+        connection.close()
 
 
 @pytest.mark.parametrize("tables", [False, True])
@@ -1034,8 +988,6 @@ def test_a_recovery_waits_for_a_broker_that_is_away_for_long(
             return answer
 
         return answer_late
-
-    async def nothing(*_: Any, **__: Any) -> None: ...
 
     async def story() -> bool:
         await consumer.subscribe([ONE.topic])

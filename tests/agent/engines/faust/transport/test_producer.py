@@ -23,11 +23,10 @@ from faust.exceptions import ProducerSendError
 from faust.streams import _current_event
 from faust.types import TP
 
-from trimtab_agent.engines.faust import SteeringSettings
+from tests.agent.engines.faust.steered import transport_of
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.safety.troubles import Trouble
-from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_agent.engines.faust.transport.producer import BUFFERED, FencedProducer, SteeredProducer
 
 
@@ -56,10 +55,27 @@ class Pending:
 
 
 def made() -> SteeredProducer:
-    app = faust.App("ks", web_enabled=False)
-    transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=None)  # type: ignore[arg-type]
-    producer: SteeredProducer = transport.create_producer()
+    producer: SteeredProducer = transport_of(faust.App("ks", web_enabled=False)).create_producer()
     return producer
+
+
+async def started(**options: Any) -> tuple[SteeredProducer, FencedProducer]:
+    """The producer of a worker whose buffer runs, and the client below it, which is not connected."""
+    steered = made()
+    await steered.buffer.start()
+    fence = steered.transport.fence
+    steered._producer = client = FencedProducer(fence, print, print, bootstrap_servers="127.0.0.1:1", **options)
+    return steered, client
+
+
+def knowing(topics: list[str]) -> Callable[..., Awaitable[bool]]:
+    """A broker that knows these topics, whatever it is asked for."""
+
+    async def asked(cluster: Any, _: set[str]) -> bool:
+        cluster.update_metadata(metadata(*topics))
+        return True
+
+    return asked
 
 
 async def test_a_flush_waits_for_all_before_it_also_slow_ones_and_for_nothing_after() -> None:
@@ -246,22 +262,9 @@ async def test_a_changelog_that_is_gone_is_made_again_while_its_records_wait_or_
     monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 0.3)
 
     made_again: list[str] = []
-    steered = made()
-    await steered.buffer.start()
-    steered._producer = producer = FencedProducer(
-        steered.transport.fence,
-        print,
-        print,
-        on_changelog_gone=made_again.append,
-        bootstrap_servers="127.0.0.1:1",
-    )
+    steered, producer = await started(on_changelog_gone=made_again.append)
     client = producer.client
-
-    async def asked(cluster: Any, topics: set[str]) -> bool:
-        cluster.update_metadata(metadata("other"))
-        return True
-
-    with following(client, monkeypatch, asked):
+    with following(client, monkeypatch, knowing(["other"])):
         waiting = asyncio.create_task(client._wait_on_metadata("log"))
         while not made_again:
             await asyncio.sleep(0.01)
@@ -379,11 +382,7 @@ def test_a_rebalance_drops_what_waits_for_a_partition_without_a_leader_and_commi
     """The group would put out all workers that wait; with a leader, the broker may lack copies in sync, and waits."""
 
     async def rebalance() -> list[object]:
-        steered = made()
-        await steered.buffer.start()
-        steered._producer = producer = FencedProducer(
-            steered.transport.fence, print, print, bootstrap_servers="127.0.0.1:1"
-        )
+        steered, producer = await started()
         producer.client.cluster.update_metadata(metadata("out", leader=leader))
         add = producer._message_accumulator.add_message
         sent = await add(TopicPartition("out", 0), b"k", b"v", 1200.0)
@@ -405,12 +404,7 @@ def test_a_rebalance_drops_what_waits_for_a_partition_without_a_leader_and_commi
 
 async def test_what_comes_back_unsent_after_the_rest_was_dropped_is_dropped_as_well() -> None:
     """A request that was in flight may have been written; one that the broker sends back never is."""
-
-    steered = made()
-    await steered.buffer.start()
-    steered._producer = producer = FencedProducer(
-        steered.transport.fence, print, print, bootstrap_servers="127.0.0.1:1"
-    )
+    steered, producer = await started()
     producer.client.cluster.update_metadata(metadata("out", leader=-1))
     accumulator = producer._message_accumulator
     await accumulator.add_message(TopicPartition("out", 0), b"k", b"v", 1200.0)
@@ -428,32 +422,26 @@ async def test_what_comes_back_unsent_after_the_rest_was_dropped_is_dropped_as_w
     assert isinstance(error, WorkerFenced)
 
 
-def test_once_a_topic_is_gone_the_buffer_does_not_wait_for_it_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_once_a_topic_is_gone_the_buffer_does_not_wait_for_it_until_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gone_s = f"{FencedProducer.__module__}.GONE_S"
     monkeypatch.setattr(f"{FencedProducer.__module__}.LOOK_AGAIN_S", 0.0)
 
-    async def send() -> None:
-        BUFFERED.set(True)
-        producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
-        client, there = producer.client, ["other"]
-
-        async def asked(cluster: Any, topics: set[str]) -> bool:
-            cluster.update_metadata(metadata(*there))
-            return True
-
-        with following(client, monkeypatch, asked):
-            for limit_s in (0.5, 3600.0, 3600.0):  # only the first one waits
-                monkeypatch.setattr(gone_s, limit_s)
-                with pytest.raises(UnknownTopicOrPartitionError):
-                    await client._wait_on_metadata("gone")
-            there.append("gone")
-            while "gone" not in client.cluster._partitions:
-                with suppress(UnknownTopicOrPartitionError):
-                    await client._wait_on_metadata("gone")
-                await asyncio.sleep(0.01)
-            assert await client._wait_on_metadata("gone") == {0}
-
-    asyncio.run(asyncio.wait_for(send(), 120.0))
+    BUFFERED.set(True)
+    producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
+    client, there = producer.client, ["other"]
+    with following(client, monkeypatch, knowing(there)):
+        for limit_s in (0.5, 3600.0, 3600.0):  # only the first one waits
+            monkeypatch.setattr(gone_s, limit_s)
+            with pytest.raises(UnknownTopicOrPartitionError):
+                await client._wait_on_metadata("gone")
+        there.append("gone")
+        while "gone" not in client.cluster._partitions:
+            with suppress(UnknownTopicOrPartitionError):
+                await client._wait_on_metadata("gone")
+            await asyncio.sleep(0.01)
+        assert await client._wait_on_metadata("gone") == {0}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """A batch that cannot be read costs no record before it, and holds up no other partition."""
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,27 +87,21 @@ def last_delta(made: bytearray) -> int:
 @pytest.mark.parametrize(
     ("spoil", "why"), [(compressed, "Libraries for zstd compression codec not found"), (damaged, "Invalid CRC")]
 )
-def test_all_before_it_is_read_and_other_partitions_go_on(spoil: Any, why: str) -> None:
-    async def play() -> None:
-        good = batch(0, 3)
-        broker = Broker({ORDERS: [good, spoil(batch(3, 2)), batch(5, 1)], OTHER: [batch(0, 2), batch(2, 2)]})
-        assert await broker.read(ORDERS) == {ORDERS: [0, 1, 2]}
-        assert await broker.read(OTHER, ORDERS) == {OTHER: [0, 1, 2, 3]}
-        for _ in range(2):
-            with pytest.raises(UnreadableRecord, match=rf"orders/3 cannot be read from offset 3 on: .*{why}") as told:
-                await broker.read(ORDERS)
-            assert told.value.tp == ORDERS
-        broker.logs[ORDERS] = [good, batch(3, 2), batch(5, 1)]
-        assert await broker.read(ORDERS) == {ORDERS: [3, 4, 5]}
-
-    asyncio.run(play())
+async def test_all_before_it_is_read_and_other_partitions_go_on(spoil: Any, why: str) -> None:
+    good = batch(0, 3)
+    broker = Broker({ORDERS: [good, spoil(batch(3, 2)), batch(5, 1)], OTHER: [batch(0, 2), batch(2, 2)]})
+    assert await broker.read(ORDERS) == {ORDERS: [0, 1, 2]}
+    assert await broker.read(OTHER, ORDERS) == {OTHER: [0, 1, 2, 3]}
+    for _ in range(2):
+        with pytest.raises(UnreadableRecord, match=rf"orders/3 cannot be read from offset 3 on: .*{why}") as told:
+            await broker.read(ORDERS)
+        assert told.value.tp == ORDERS
+    broker.logs[ORDERS] = [good, batch(3, 2), batch(5, 1)]
+    assert await broker.read(ORDERS) == {ORDERS: [3, 4, 5]}
 
 
-def test_what_has_no_record_is_passed() -> None:
-    async def play() -> None:
-        broker = Broker({ORDERS: []})
-        assert await broker.read(ORDERS) == {}
-        broker.logs[ORDERS] = [batch(0, 2)]
-        assert await broker.read(ORDERS) == {ORDERS: [0, 1]}
-
-    asyncio.run(play())
+async def test_what_has_no_record_is_passed() -> None:
+    broker = Broker({ORDERS: []})
+    assert await broker.read(ORDERS) == {}
+    broker.logs[ORDERS] = [batch(0, 2)]
+    assert await broker.read(ORDERS) == {ORDERS: [0, 1]}
