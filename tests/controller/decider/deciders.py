@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_load, a_node, a_window, kg
+from tests.narrow import only_one
 from trimtab_controller.decider.events import Decided, IntentsChanged, SnapshotArrived, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.decision import Decision
@@ -56,8 +57,7 @@ def decided(actions: list) -> Decision:
 
 
 def only(actions: list) -> Decision:
-    [action] = actions
-    assert isinstance(action, Decided), action
+    action = only_one(Decided, actions)
     return action.decision
 
 

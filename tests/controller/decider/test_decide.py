@@ -16,6 +16,7 @@ from tests.controller.decider.decider_situations import (
     to_w1,
 )
 from tests.controller.decider.deciders import window
+from tests.narrow import not_none
 from trimtab_controller.decider.memory.evaluate import Evaluation
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.policies.admission import SolveWanted, admit
@@ -132,8 +133,7 @@ def test_a_start_is_not_tried_again_where_the_answer_cannot_change(
 def test_who_starts_a_drained_worker_again_and_again_is_asked_to_end_it() -> None:
     done = WorkerScaling(command=STOP, phase=ScalingPhase.DONE, at=1100.0, times=4)
     present, drain = Execution(generation=1, scalings={W1: done}), Drain(worker=W1, by="op", at=510.0, reason="kernel")
-    snapshot = seen(state=WorkerState.RUNNING).snapshot
-    assert snapshot is not None
+    snapshot = not_none(seen(state=WorkerState.RUNNING).snapshot)
     [concern] = drain_concerns(present, snapshot, DRAINING, [drain])
     assert (concern.kind, concern.app, concern.workers) == (ConcernKind.DRAINED_RUNS, APP, (W1,))
     assert concern.detail == (

@@ -19,7 +19,7 @@ from tests.controller.decider.deciders import (
     window,
 )
 from tests.controller.decider.hosted_job import HostedJob, Machine
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -58,8 +58,7 @@ from trimtab_protocol.messages.report import WorkerState
 
 def test_a_plan_from_snapshot_and_answer() -> None:
     made = decider(execution(ON_W0))
-    [solve] = made.on_event(1011.0, window(ON_W0))
-    assert isinstance(solve, Solve)
+    only_one(Solve, made.on_event(1011.0, window(ON_W0)))
     assert made.on_event(1021.0, window(ON_W0, 1020.0)) == [], "one question at a time"
     decision = only(made.on_event(1021.5, answer((2, 1))))
     plan = Plan(
@@ -188,8 +187,7 @@ def test_loads_are_believed_after_enough_windows_but_a_drain_need_not_wait() -> 
     assert isinstance(second, Solve), "steady loads"
     draining = Decider(settings, NEEDS, execution(BALANCED), acting=True)
     draining.on_event(1000.0, IntentsChanged(intents=(DRAIN_W1,)))
-    [at_once] = draining.on_event(1011.0, window(BALANCED))
-    assert isinstance(at_once, Solve)
+    only_one(Solve, draining.on_event(1011.0, window(BALANCED)))
 
 
 def test_what_may_be_noise_moves_nothing_until_it_has_lasted() -> None:
@@ -271,8 +269,7 @@ def test_apps_stay_known_when_a_window_shows_too_little_and_say_what_is_missing(
 
 def test_a_dry_run_plans_from_the_reports_and_adopts_nothing() -> None:
     made = decider(execution(None), acting=False)
-    [action] = made.on_event(1011.0, window(ON_W0))
-    assert isinstance(action, Solve)
+    only_one(Solve, made.on_event(1011.0, window(ON_W0)))
 
 
 # ---- what the decider makes of the solver's answers, and of what happens while the solver works
@@ -425,8 +422,7 @@ def test_the_app_with_a_worker_to_be_drained_comes_first_then_the_larger_load_di
     drain = Drain(worker=WorkerId("x0"), by="op", at=1.0, reason="kernel")
     solved = []
     for intents in ((), (drain,)):
-        [action] = decider(execution(None, placements=placements), *intents).on_event(1011.0, arrived)
-        assert isinstance(action, Solve)
+        action = only_one(Solve, decider(execution(None, placements=placements), *intents).on_event(1011.0, arrived))
         solved.append(action.view.app)
     assert solved == [APP, other]
 

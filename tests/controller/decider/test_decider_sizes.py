@@ -6,7 +6,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, NEEDS, PAUSE, SETTINGS, answer, execution, only, window
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import (
     ExecutionChanged,
     HookEnded,
@@ -139,8 +139,7 @@ def test_mode_off_says_nothing_but_a_word_acts() -> None:
     decisions(made, 0.95, W2)
     assert made.known.sizes == {}
     word = Scale(app=APP, workers=3, by="ann", at=1.0, reason="a sale")
-    [found] = decisions(decider(execution(BALANCED), word, scaling=off), 0.5, W2, windows=1)
-    assert isinstance(found, Resized)
+    found = only_one(Resized, decisions(decider(execution(BALANCED), word, scaling=off), 0.5, W2, windows=1))
     assert list(found.start) == [W2]
 
 
@@ -220,8 +219,7 @@ def test_only_a_worker_that_its_agent_can_start_again_leaves_and_its_drain_is_it
 def test_a_leaving_worker_is_drained_stopped_and_not_started_again() -> None:
     sizes = {APP: AppSize(leaving=(W1,), changes=(CHANGE,))}
     made = decider(execution(BALANCED, sizes=sizes, scalings=started()))
-    [solve] = made.on_event(1011.0, seen(1010.0, 0.1))
-    assert isinstance(solve, Solve)
+    solve = only_one(Solve, made.on_event(1011.0, seen(1010.0, 0.1)))
     assert [worker.id for worker in solve.view.workers if worker.draining] == [W1]
 
     empty = {kg(0): W0, kg(1): W0}

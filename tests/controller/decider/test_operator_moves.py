@@ -6,7 +6,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, NEEDS, SETTINGS, decided, execution, only, window
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
@@ -131,8 +131,7 @@ def view_of(decider: Decider) -> PlannableView:
 
 def asked_view(owners: dict, **changes: object) -> PlannableView:
     made = Decider(SETTINGS, NEEDS, execution(owners, **changes), acting=True)
-    [action] = made.on_event(1011.0, window(owners))
-    assert isinstance(action, Solve)
+    action = only_one(Solve, made.on_event(1011.0, window(owners)))
     return action.view
 
 

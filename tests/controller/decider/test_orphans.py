@@ -26,7 +26,7 @@ from tests.controller.decider.lost_worker import (
     stated,
     targets,
 )
-from tests.narrow import of_type
+from tests.narrow import not_none, of_type, only_one
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -416,8 +416,7 @@ def carry_out(made: Growing, now: float, ended: PlanEnded) -> None:
 
 
 def tick(made: Growing, now: float) -> Planned:
-    [action] = made.made.on_tick(now)
-    assert isinstance(action, Decided)
+    action = only_one(Decided, made.made.on_tick(now))
     assert isinstance(action.decision, Planned)
     return action.decision
 
@@ -489,9 +488,7 @@ def orphaned(loads: dict[int, float], state_bytes: int = 100) -> Orphaned:
 def placed(
     seen: PlannableView, lost: Orphaned, asked_pct: dict[WorkerId, float] | None = None, operations: int = 10_000
 ) -> PlacedOrphans:
-    found = place_orphans(seen, lost, HostsSeen(), asked_pct or {}, operations=operations)
-    assert found is not None
-    return found
+    return not_none(place_orphans(seen, lost, HostsSeen(), asked_pct or {}, operations=operations))
 
 
 def test_a_worker_counts_with_what_it_uses_besides_its_key_groups() -> None:
@@ -532,8 +529,9 @@ def test_a_copy_on_a_disk_needs_only_the_room_that_it_lacks() -> None:
     seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)}, rooms=rooms)
     for share, forced in ((0.5, ()), (0.6, (kg(5),))):
         restores = Restores(held=Held(on_disk={kg(5): {WorkerId("b"): share}}))
-        found = place_orphans(seen_, orphaned({5: 10.0}, 6_000), HostsSeen(), {}, operations=10_000, restores=restores)
-        assert found is not None
+        found = not_none(
+            place_orphans(seen_, orphaned({5: 10.0}, 6_000), HostsSeen(), {}, operations=10_000, restores=restores)
+        )
         assert (found.targets, found.forced) == ({kg(5): "b"}, forced)
 
 
@@ -555,8 +553,7 @@ def test_traffic_goes_where_the_link_has_room_for_it() -> None:
     lost = orphaned({5: 10.0})
     lost = replace(lost, table=replace(lost.table, traffic=np.array([[1e3], [0.6e6]])))
     hosts = HostsSeen(hosts={window.host: Host(id=window.host, window=window, others=0.0, speed=1.0, asked=0.1)})
-    found = place_orphans(seen_, lost, hosts, {}, operations=1_000)
-    assert found is not None
+    found = not_none(place_orphans(seen_, lost, hosts, {}, operations=1_000))
     assert found.targets == {kg(5): "b"}
     assert placed(seen_, lost).targets == {kg(5): "a"}, "the link is unknown"
 
@@ -612,8 +609,7 @@ def test_dyndls_targets_are_never_warm_later_and_keep_the_band(
     on_disk = {kg(100 + at): {WorkerId("w0"): share} for at, share in enumerate(shares[: len(loads)])}
     before = placed(seen_, lost)
     restores = Restores(held=Held(on_disk=on_disk), band=band)
-    found = place_orphans(seen_, lost, HostsSeen(), {}, operations=10_000, restores=restores)
-    assert found is not None
+    found = not_none(place_orphans(seen_, lost, HostsSeen(), {}, operations=10_000, restores=restores))
     assert found.chosen is not None
     assert found.chosen.lower_bound_s <= found.chosen.seconds + 1e-6
     assert found.chosen.seconds <= found.chosen.given_s + 1e-6

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
+from tests.narrow import not_none
 from trimtab_controller.decider.memory.remote_costs import KEEP_S, MAX_OPERATORS, PERIODS, RemoteCostTracker
 from trimtab_controller.decider.policies.smaller import potential_of
 from trimtab_controller.decider.window.owned import Owned
@@ -132,8 +133,7 @@ def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() ->
         flows={(kg(HEAD, each), kg(TAIL, each)): 100.0 for each in range(job.pairs)},
         remote_costs={HEAD: EndCosts(sending=1e-4)},
     )
-    found = potential_of(view, [1.0] * len(job.names))
-    assert found is not None
+    found = not_none(potential_of(view, [1.0] * len(job.names)))
     assert found.saving == pytest.approx(job.remote * 100.0 * 1e-4)
     assert potential_of(replace(view, by_broker=costs.by_broker(APP)), [1.0] * len(job.names)) is None
     assert see(5.0) == frozenset(), "its gates were only closed"

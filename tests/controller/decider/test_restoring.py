@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.controller.decider.decider_situations import a_worker, owned, plannable
+from tests.narrow import of_type
 from trimtab_controller.decider.policies.admission import SolveWanted
 from trimtab_controller.decider.policies.restores import Restores, onto_copies, with_restores
 from trimtab_controller.decider.values.decision import Planned, describe
@@ -167,8 +168,9 @@ def test_a_plan_knows_the_cores_of_its_hosts_and_says_how_many_moves_go_to_copie
             for name, cores in hosts.items()
         ),
     )  # fmt: skip
-    told = with_restores(Planned(plan=plan), seen, placed(found, {0: 1, 1: 1}, {0: {1: 0.5}, 1: {2: 0.25}}))
-    assert isinstance(told, Planned)
+    told = of_type(
+        Planned, with_restores(Planned(plan=plan), seen, placed(found, {0: 1, 1: 1}, {0: {1: 0.5}, 1: {2: 0.25}}))
+    )
     assert dict(told.plan.cores) == {HostId("h-w0"): 4.0, HostId("h-w1"): 2.0}, "not of w3, to which nothing moves"
     assert [move.lacking_bytes for move in told.plan.moves] == [None, 2], "a standby lacks nothing"
     assert describe(told).startswith("app: 2 moves (1 to standbys, 1 to copies on disk), load distance 9.0 -> 1.0")

@@ -12,7 +12,7 @@ from tests.controller.decider.lost_worker import seen as seen_lost
 from tests.controller.decider.test_decider_sizes import ACT, seen
 from tests.controller.decider.test_decider_sizes import decider as sizing
 from tests.controller.decider.test_orphans import balancing, in_flight
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -80,9 +80,7 @@ def test_workers_of_a_host_whose_key_is_revoked_only_report() -> None:
     made = decider(execution(ON_W0))
     assert made.on_event(1000.0, revoked(H1)) == []
 
-    (solve,) = made.on_event(1011.0, three())
-
-    assert isinstance(solve, Solve)
+    solve = only_one(Solve, made.on_event(1011.0, three()))
     assert [worker.id for worker in solve.view.workers] == [W0, W2]
     view = of_type(SmoothedView, made.known.views[APP])
     [fixed] = view.fixed
@@ -97,8 +95,7 @@ def test_a_host_with_a_new_key_is_planned_with_again() -> None:
     made = decider(execution(ON_W0))
     made.on_event(1000.0, revoked(H1))
     made.on_event(1001.0, revoked())
-    (solve,) = made.on_event(1011.0, three())
-    assert isinstance(solve, Solve)
+    solve = only_one(Solve, made.on_event(1011.0, three()))
     assert [worker.id for worker in solve.view.workers] == [W0, W1, W2]
 
 
@@ -124,8 +121,7 @@ def test_workers_there_are_not_started() -> None:
         made = sizing(execution({kg(0): W0, kg(1): W1}), scaling=ACT)
         made.on_event(1000.0, revoked(*hosts))
         only(made.on_event(1011.0, seen(1010.0, 0.95, W2, W3)))
-        found = only(made.on_event(1021.0, seen(1020.0, 0.95, W2, W3)))
-        assert isinstance(found, Resized)
+        found = of_type(Resized, only(made.on_event(1021.0, seen(1020.0, 0.95, W2, W3))))
         assert list(found.start) == expected
 
 
@@ -146,19 +142,15 @@ def test_why_a_worker_is_away_is_still_told() -> None:
 
 def test_a_plan_that_the_solver_makes_meanwhile_is_not_carried_out() -> None:
     made = decider(execution(ON_W0))
-    (solve,) = made.on_event(1011.0, three())
-    assert isinstance(solve, Solve)
+    solve = only_one(Solve, made.on_event(1011.0, three()))
     assert made.on_event(1011.2, revoked(H1)) == []
 
-    skip = only(made.on_event(1011.5, answer((0, 1))))
-
-    assert isinstance(skip, Skip)
+    skip = of_type(Skip, only(made.on_event(1011.5, answer((0, 1)))))
     assert skip.reason is SkipReason.WORKER_NOT_STEERING
     assert skip.detail == (
         "worker_not_steering: workers on hosts whose key was revoked after the last window: w1 on h1"
     )
-    (solve,) = made.on_event(1021.0, three(1020.0))
-    assert isinstance(solve, Solve)
+    solve = only_one(Solve, made.on_event(1021.0, three(1020.0)))
     assert [worker.id for worker in solve.view.workers] == [W0, W2]
 
 
@@ -240,8 +232,7 @@ def test_who_only_looks_on_or_does_not_trust_the_journal_ends_nothing() -> None:
 def test_what_is_not_released_stays_where_it_was_and_the_target_closes_it() -> None:
     made = balancing()
     to_w1 = seen_lost(0).nodes[1].host
-    [action] = made.made.on_event(1011.5, revoked(to_w1))
-    assert isinstance(action, Decided)
+    action = only_one(Decided, made.made.on_event(1011.5, revoked(to_w1)))
     assert isinstance(action.decision, StopWanted)
 
     published, *_ = made.execution.on_event(1011.5, action.decision)

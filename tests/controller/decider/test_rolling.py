@@ -6,7 +6,7 @@ from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.deciders import BALANCED, NEEDS, decider, execution, only, window
 from tests.controller.decider.observed_snapshots import snapshot
-from tests.narrow import of_type
+from tests.narrow import not_none, of_type, only_one
 from trimtab_controller.decider.events import Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.intents import OperatorIntents
@@ -125,8 +125,7 @@ def test_workers_that_their_agents_cannot_start_run_on_and_are_named() -> None:
     first, second, other = RUNNING
     by_hand = replace(second, declared=None)
     elsewhere = replace(other, app=AppId("other"))
-    found = restarted([WISH], after(started(A0)), seen(first, by_hand, elsewhere))
-    assert found is not None
+    found = not_none(restarted([WISH], after(started(A0)), seen(first, by_hand, elsewhere)))
     assert found.detail == "restarted 1 of 3 workers; left out: a1, b0"
     assert draining([WISH], after(), seen(first, by_hand, elsewhere)) == {A0}
 
@@ -151,8 +150,7 @@ def test_it_does_not_wait_for_workers_that_are_to_stay_off() -> None:
     assert draining([WISH], present, seen(first, away(second), other)) == frozenset(), "nobody drains it: it comes back"
     assert draining([WISH, drain], present, seen(first, away(second), other)) == {A1, B0}
     last = after(started(A0), stopped(A1), started(B0))
-    told = restarted([WISH, drain], last, seen(first, away(second), other))
-    assert told is not None
+    told = not_none(restarted([WISH, drain], last, seen(first, away(second), other)))
     assert told.detail == "restarted 2 of 3 workers; left out: a1"
     command = replace(stopped(A1).command, app=APP)
     smaller = after(started(A0), replace(stopped(A1), command=command), started(B0))
@@ -211,8 +209,7 @@ def test_a_worker_that_does_not_steer_for_another_reason_is_not_back() -> None:
 
 
 def test_the_end_says_that_the_workers_still_differ() -> None:
-    told = restarted([WISH], after(started(A0), started(A1), started(B0)), seen(*mixed(*RUNNING)))
-    assert told is not None
+    told = not_none(restarted([WISH], after(started(A0), started(A1), started(B0)), seen(*mixed(*RUNNING))))
     assert told.detail == (
         f"restarted 3 of 3 workers; but {DIFFER}: install one version on all hosts, and restart them again"
     )
@@ -232,8 +229,7 @@ def deciding(owners: dict = ON_W0, **changes: object) -> Decider:
 
 
 def test_the_workers_of_the_host_are_drained() -> None:
-    [action] = deciding(BALANCED).on_event(1011.0, window(BALANCED))
-    assert isinstance(action, Solve)
+    action = only_one(Solve, deciding(BALANCED).on_event(1011.0, window(BALANCED)))
     assert [(worker.id, worker.draining) for worker in action.view.workers] == [(W0, False), (W1, True)]
 
 
@@ -260,8 +256,7 @@ def test_a_silent_host_in_maintenance_is_not_lost_and_lowers_no_coverage() -> No
     liveness.observe(one, [W0])
     assert held_apps(one, liveness, {})[APP].reason is SkipReason.HOSTS_LOST
     assert held_apps(one, liveness, {}, {H1: frozenset({W1})}) == {}
-    found = check_cluster(one, 1021.0, liveness, NEEDS)
-    assert found is not None
+    found = not_none(check_cluster(one, 1021.0, liveness, NEEDS))
     assert found.reason is SkipReason.LOW_COVERAGE
     assert check_cluster(one, 1021.0, liveness, NEEDS, {H1: frozenset({W1})}) is None
 

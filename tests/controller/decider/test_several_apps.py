@@ -6,7 +6,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, SETTINGS, answer, decider, execution, only, window
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.memory import absences as kept
 from trimtab_controller.decider.memory.absences import KEPT_S, MAX_UNRUN, NEW_AT_ONCE, SPARED_S, AbsenceTracker
@@ -69,8 +69,7 @@ def test_the_next_app_follows_when_the_solver_has_answered() -> None:
     assert isinstance(decided.decision, Planned)
     assert decided.decision.plan.app == OTHER
     assert asked([then]) == [APP]
-    [last] = made.on_event(1013.0, answer((0, 1)))
-    assert isinstance(last, Decided)
+    last = only_one(Decided, made.on_event(1013.0, answer((0, 1))))
     assert isinstance(last.decision, Planned)
     assert last.decision.plan.app == APP
 
@@ -136,8 +135,9 @@ def test_a_stop_under_way_keeps_only_the_app_of_its_worker_waiting() -> None:
 def test_it_is_told_of_every_app_why_it_has_no_plan() -> None:
     seen = both().snapshot
     unknown = tuple(replace(row, cpu=None if row.key_group.app == APP else 0.001) for row in seen.key_groups)
-    [told] = decider(placed()).on_event(1011.0, SnapshotArrived(snapshot=replace(seen, key_groups=unknown)))
-    assert isinstance(told, Decided)
+    told = only_one(
+        Decided, decider(placed()).on_event(1011.0, SnapshotArrived(snapshot=replace(seen, key_groups=unknown)))
+    )
     assert SkipReason.LOAD_UNKNOWN in {told.decision.reason, *(each.reason for each in told.others)}
     assert {told.decision.app, *(each.app for each in told.others)} == {APP, OTHER}
 
@@ -179,8 +179,7 @@ def test_where_a_drain_is_stuck_a_plan_for_balance_waits_for_what_balance_waits_
     owners = {kg(0): W0, kg(1): W0, kg(2): W1}
     ended = GuardStop(app=APP, plan="1.1", at=900.0, until=2000.0, detail="it fell behind")
     made = decider(execution(owners, guarded={APP: ended} if held else {}), DRAIN_W1)
-    [asked_for] = made.on_event(1011.0, window(owners, workers=workers))
-    assert isinstance(asked_for, Solve)
+    only_one(Solve, made.on_event(1011.0, window(owners, workers=workers)))
     found = only(made.on_event(1012.0, answer((0, 2)))[:1])
     if held:
         assert isinstance(found, Skip)

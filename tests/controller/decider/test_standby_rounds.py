@@ -93,8 +93,7 @@ def test_nothing_is_placed_while_it_must_not_be() -> None:
         (decider(execution(BALANCED), PAUSE), SkipReason.PAUSED),
         (decider(execution(BALANCED), acting=False), SkipReason.INSIDE_BAND),
     ):
-        decision = only(made.on_event(1011.0, asking(window(BALANCED), 1)))
-        assert isinstance(decision, Skip), decision
+        decision = of_type(Skip, only(made.on_event(1011.0, asking(window(BALANCED), 1))))
         assert decision.reason is reason
     unready = asking(window(BALANCED, workers=(W0,)), 1)
     decision = of_type(Skip, only(decider(execution(BALANCED)).on_event(1011.0, unready)))

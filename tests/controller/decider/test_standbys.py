@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.standbys import instance
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_node, a_worker, kg, owned, plannable
 from tests.controller.decider.deciders import BALANCED, decider, execution, window
-from tests.narrow import of_type
+from tests.narrow import not_none, of_type
 from trimtab_agent.engines.faust.group.placing import PlacingReason, place
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following, StandbyRows
@@ -150,13 +150,13 @@ def test_the_group_gives_exactly_the_plan_when_any_worker_dies(situation: tuple[
 
 def test_what_a_loss_leads_to_is_told_with_its_bound() -> None:
     seen = view(THREE, ["a", "a", "b", "c"], [20.0, 20.0, 30.0, 30.0])
-    good = Following.of(seen, placed(seen, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)})).survival(seen, 1, peaks=True)
-    assert good is not None
+    good = not_none(
+        Following.of(seen, placed(seen, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)})).survival(seen, 1, peaks=True)
+    )
     assert (good.lost, good.worker) == (("b",), "c"), "30 of its own, 30 of b, and it follows 1"
     assert good.worst_pct == pytest.approx(30 + 30 + FOLLOWING_SHARE * 20)
     assert good.bound_pct <= good.worst_pct
-    least = Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1, peaks=True)
-    assert least is not None
+    least = not_none(Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1, peaks=True))
     assert (least.missing, least.worst_pct) == (3, pytest.approx(50.0)), (
         "30 of its own and 20 of a; who takes the other 20 is open"
     )
@@ -212,8 +212,7 @@ def test_a_loss_is_rated_with_the_assumed_loads_of_fixed_workers() -> None:
     assert (found.lost, found.worker) == (("b",), "c")
     assert found.worst_pct == pytest.approx(expected.worst_pct)
     bare = placed(whole, {0: ("b",), 1: ("c",), 2: ("c",)})
-    found = Following.of(seen, bare).survival(seen, 1, peaks=True)
-    assert found is not None
+    found = not_none(Following.of(seen, bare).survival(seen, 1, peaks=True))
     assert found.missing == 1, "a kept key group lacks one"
     assert choose_standbys(seen, bare, 1, PLENTY).rows == {}, "and gets none before its owner is back"
 

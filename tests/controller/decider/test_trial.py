@@ -6,6 +6,7 @@ import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, TAIL, TalkingJob
 from tests.controller.decider.test_measured_collocation import ALBIC, Watched
+from tests.narrow import not_none
 from trimtab_controller.decider.policies import trial
 from trimtab_controller.decider.policies.trial import BAND_SHARE, trial_in
 from trimtab_controller.decider.values.decision import Planned, Skip, describe
@@ -95,8 +96,9 @@ def test_no_pair_is_parted_for_another() -> None:
     )
     unknown = CostFit(sending=Unknown.ALL_REMOTE, receiving=Unknown.ALL_REMOTE, samples=0, key_groups=0)
     idle = Skip(reason=SkipReason.INSIDE_BAND, detail="")
-    found = trial_in(100.0, view, dict.fromkeys((first, middle, last), unknown), Execution(generation=1), TRIED, idle)
-    assert found is not None
+    found = not_none(
+        trial_in(100.0, view, dict.fromkeys((first, middle, last), unknown), Execution(generation=1), TRIED, idle)
+    )
     assert {move.key_group.operator for move in found.plan.moves} == {last}, "though it has more state"
 
 

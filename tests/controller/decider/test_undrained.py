@@ -7,7 +7,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import NEEDS, SETTINGS, execution, only, window
-from tests.narrow import of_type
+from tests.narrow import not_none, of_type
 from trimtab_controller.decider.events import Decided, ExecutionChanged, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.rolling import restarts, waits
@@ -198,6 +198,5 @@ def test_a_host_that_cannot_be_emptied_is_said() -> None:
     made = restarting(after())
     decided(made, seen)
     [found] = restarts(made.intents, after(), seen)
-    told = waits(1011.0, found, after(), made.known, made.plans, made.budget)
-    assert told is not None
+    told = not_none(waits(1011.0, found, after(), made.known, made.plans, made.budget))
     assert told.startswith("w1 cannot be emptied yet: worker_not_running: ")

@@ -29,6 +29,7 @@ from tests.controller.execution.execution_transcripts import (
     rows,
     started,
 )
+from tests.narrow import not_none, of_type, only_one
 from trimtab_controller.execution.disruption import Disruption, Pauses
 from trimtab_controller.execution.events import (
     AckSeen,
@@ -183,8 +184,7 @@ def test_a_successor_publishes_the_commands_in_flight_with_their_ids() -> None:
     machine = started(W0)
     row = released(machine)
     successor = ExecutionMachine(CLUSTER, LIMITS, replace(machine.state, generation=2))
-    [again] = successor.on_event(T0 + 5, Resumed(answered=("accept-journal",)))
-    assert isinstance(again, Publish)
+    again = only_one(Publish, successor.on_event(T0 + 5, Resumed(answered=("accept-journal",))))
     assert (again.commands, again.placements, again.answered) == ((row.release,), (), ("accept-journal",))
     assert again.execution.epoch == Epoch(2, 4)
     assert successor.state.hosts == {HOSTS[W0], HOSTS[W1]}, "their answers are waited for"
@@ -196,8 +196,9 @@ def test_a_placement_follows_the_reports() -> None:
     machine = started(W0, W0)
     released(machine)
     machine.on_event(T0 + 3, ack(handover(machine).prepare, Phase.TOOK))
-    [publish] = machine.on_event(T0 + 4, PlacementWanted(app=APP, owners={kg(0): W1, kg(1): W2, kg(2): W2}))
-    assert isinstance(publish, Publish)
+    publish = only_one(
+        Publish, machine.on_event(T0 + 4, PlacementWanted(app=APP, owners={kg(0): W1, kg(1): W2, kg(2): W2}))
+    )
     assert rows(publish) == {0: (W1, W0), 1: (W2,), 2: (W2,)}, "standbys stay, a new key group is added"
     assert publish.placements[0].epoch == publish.execution.epoch == Epoch(1, 5)
 
@@ -241,12 +242,10 @@ def test_what_passes_is_prepared_for_again_until_the_attempts_are_used_up(refusa
     machine = started(W0)
     machine.on_event(T0, plan((0, W0, W1)))
     first = handover(machine).prepare
-    [back] = machine.on_event(T0, refused(first, refusal))
-    assert isinstance(back, Publish)
+    back = only_one(Publish, machine.on_event(T0, refused(first, refusal)))
     assert (rows(back), back.commands, machine.wake_at) == ({0: (W0,)}, (), T0 + 2.0)
     assert machine.on_tick(T0 + 1.9) == []
-    [again] = machine.on_tick(T0 + 2.0)
-    assert isinstance(again, Publish)
+    again = only_one(Publish, machine.on_tick(T0 + 2.0))
     [second] = again.commands
     assert (second.kind, second.epoch, second.id != first.id) == (CommandKind.PREPARE, Epoch(1, 4), True)  # type: ignore[union-attr]
     assert machine.on_event(T0 + 3, ack(first, Phase.PREPARED, generation=7)) == [], "of the first attempt"
@@ -368,8 +367,7 @@ def test_what_an_agent_gives_as_its_reason_is_cut_for_a_thousand_of_them_are_one
     machine.on_event(
         T0 + 1, ack(handover(machine).prepare, Phase.REFUSED, refusal=Refusal.GUARD, detail="\U0001f600" * 4000)
     )
-    told = handover(machine).detail
-    assert told is not None
+    told = not_none(handover(machine).detail)
     assert told.startswith("w1 on h1: guard (\U0001f600")
     assert 1000 * len(told.encode()) < MAX_MESSAGE_BYTES / 8
 
@@ -491,9 +489,7 @@ def test_the_last_entry_is_believed_when_nothing_newer_is_known(
 def test_what_cannot_be_the_end_of_the_journal_is_a_hold(
     records: list[JournalRecord], published: Epoch, flaw: Flaw, newest: Epoch
 ) -> None:
-    found = inherit(records, published)
-
-    assert isinstance(found, Hold)
+    found = of_type(Hold, inherit(records, published))
     assert (found.flaw, found.newest) == (flaw, newest)
     assert str(flaw) in found.reason
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, HOSTS, LIMITS, OPERATOR, T0, ack, kg
+from tests.narrow import not_none
 from trimtab_controller.execution.events import (
     HostReport,
     PlanDecided,
@@ -90,9 +91,7 @@ def handovers(machine: ExecutionMachine) -> tuple[Handover, ...]:
 
 
 def recovery(machine: ExecutionMachine) -> Recovery:
-    found = machine.state.rounds[APP].recovery
-    assert found is not None
-    return found
+    return not_none(machine.state.rounds[APP].recovery)
 
 
 def restoring(machine: ExecutionMachine) -> Counter[HostId]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.narrow import not_none
 from trimtab_controller.decider.memory.forecasts import (
     DAY,
     ForecastReport,
@@ -59,20 +60,16 @@ def told(*, better: bool, used: bool = False, mode: Mode = Mode.ACT) -> Forecast
 
 
 def test_a_forecast_is_told_with_its_error_beside_that_of_the_last_value() -> None:
-    found = forecast_status(told(better=True, used=True))
-    assert found is not None
+    found = not_none(forecast_status(told(better=True, used=True)))
     errors = "mean error 0.10 cores (3 %), of the last value 0.50 (12 %)"
     assert found.text == f"5.20 cores at most, 10 min ahead; {errors}"
-    advised = forecast_status(told(better=True, mode=Mode.ADVISE))
-    assert advised is not None
+    advised = not_none(forecast_status(told(better=True, mode=Mode.ADVISE)))
     assert advised.text == f"{found.text} (advise: nothing follows it)"
-    worse = forecast_status(told(better=False))
-    assert worse is not None
+    worse = not_none(forecast_status(told(better=False)))
     assert worse.text.endswith("of the last value 0.50 (12 %), so it is not used")
 
 
 def test_why_there_is_no_forecast_is_told() -> None:
-    none = forecast_status(ForecastReport(known_s=3600.0, why="1.0 of 73.1 h of history"))
-    assert none is not None
+    none = not_none(forecast_status(ForecastReport(known_s=3600.0, why="1.0 of 73.1 h of history")))
     assert (none.text, none.used, none.peak_cores) == ("none: 1.0 of 73.1 h of history", False, None)
     assert forecast_status(None) is None

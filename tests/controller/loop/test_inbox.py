@@ -21,6 +21,7 @@ from tests.controller.loop.inbox_records import (
     an_ack,
     placed,
 )
+from tests.narrow import not_none
 from trimtab_controller.decider.events import HostsRevoked, IntentsChanged
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY
@@ -111,8 +112,7 @@ def test_intents_are_bounded_and_those_that_are_there_can_be_changed(monkeypatch
 
     assert [drained("w1") is None, drained("w2") is None, drained("w3") is None] == [False, False, True]
     assert inbox.rejected == {(TOPICS.intents, Fault.OVERSIZED): 1}
-    changed = drained("w2", "another")
-    assert changed is not None
+    changed = not_none(drained("w2", "another"))
     assert [intent.reason for intent in changed.intents] == ["r", "another"]
 
 
@@ -271,8 +271,7 @@ def test_the_status_names_the_hosts_whose_keys_are_revoked_the_last_ones_first()
     inbox.take(host_keys(KEY_PAIR, at=2.0))
     inbox.take(host_keys(KEY_PAIR, at=3.0, host="h2"))
     inbox.take(host_keys(KEY_PAIR, HOST_KEY, at=3.0, host="h3"))
-    found = signature_status(inbox)
-    assert found is not None
+    found = not_none(signature_status(inbox))
     assert (found.enforced, found.enrolled, found.revoked) == (True, 1, ("h2", "h1"))
     assert signature_status(checking_inbox(HostChecking.OFF)) is None
 

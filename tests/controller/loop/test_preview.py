@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.cli.status_examples import STATUS
-from tests.narrow import of_type
+from tests.narrow import not_none, of_type
 from trimtab_controller.configuration import decode
 from trimtab_controller.decider.events import IntentsChanged, SolverAnswered
 from trimtab_controller.decider.values.decision import Decision, Skip
@@ -86,8 +86,7 @@ def test_earlier_windows_count_by_the_time_they_had_then() -> None:
 def test_a_host_that_the_controller_has_revoked_is_not_planned_with(checking: str, *, expected: bool) -> None:
     told = replace(STATUS, signatures=SignatureStatus(checking=checking, enrolled=0, revoked=(HOST,)))
     state = ClusterState(found=replace(FOUND, acted=told), snapshots=(window(1060),))
-    seen = informed(state, CONFIGURATION, 1062.0).known.snapshot
-    assert seen is not None
+    seen = not_none(informed(state, CONFIGURATION, 1062.0).known.snapshot)
     assert [row.steering for row in seen.nodes] == [expected] * 2
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from tests.controller.cli.status_examples import STATUS
 from tests.controller.decider.hosted_job import APP, kg
 from tests.controller.execution.execution_transcripts import CLUSTER, W0, W1, W2
+from tests.narrow import not_none
 from trimtab_controller.cli.why import show
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
@@ -242,8 +243,7 @@ def test_before_the_first_window_no_app_is_called_unknown() -> None:
 
 
 def test_a_plan_is_explained_by_all_its_events() -> None:
-    found = explain_plan("1.2", (MEASURED, ENDED, BEGUN))
-    assert found is not None
+    found = not_none(explain_plan("1.2", (MEASURED, ENDED, BEGUN)))
     assert (found.text, found.mean_load, found.planned, found.measured) == ("app: 2 moves", 30.0, 5.0, 5.5)
     assert [(move.key_group, move.outcome, move.pause_s, move.reason) for move in found.moves] == [
         ("app/sums/1", "done", 0.25, "over_mean"),
@@ -270,12 +270,10 @@ def test_a_plan_is_explained_by_all_its_events() -> None:
 def test_a_plan_that_has_not_begun_is_not_told_as_begun(phase: str | None, said: str, text: str, outcome: str) -> None:
     proposed = replace(BEGUN, phase="proposed", text="waits for approval: 2 moves")
     end = replace(ENDED, phase=phase or "", text=said, moves=(), moves_total=None)
-    found = explain_plan("1.2", (proposed, end) if phase else (proposed,))
-    assert found is not None
+    found = not_none(explain_plan("1.2", (proposed, end) if phase else (proposed,)))
     assert found.text == text
     assert [move.outcome for move in found.moves] == [outcome, outcome]
-    begun = explain_plan("1.2", (proposed, replace(BEGUN, at=105.0)))
-    assert begun is not None
+    begun = not_none(explain_plan("1.2", (proposed, replace(BEGUN, at=105.0))))
     assert (begun.text, begun.moves[0].outcome) == ("app: 2 moves", None)
 
 
@@ -295,11 +293,9 @@ def test_what_an_approved_plan_has_brought_is_compared_with_the_loads_when_it_be
     assert at_once is not None
     assert (found.proposed_at, at_once.proposed_at) == (40.0, None)
     assert found == replace(at_once, proposed_at=40.0), "all but the load distance is of the time when it began"
-    waits = explain_plan("1.2", (proposed,))
-    assert waits is not None
+    waits = not_none(explain_plan("1.2", (proposed,)))
     assert (waits.proposed_at, waits.mean_load) == (None, 20.0), "all is of one time"
-    without = explain_plan("1.2", (proposed, replace(BEGUN, loads=()), MEASURED))
-    assert without is not None
+    without = not_none(explain_plan("1.2", (proposed, replace(BEGUN, loads=()), MEASURED)))
     loads = {row.worker: (row.before, row.planned, row.measured) for row in without.loads}
     assert loads[W0] == (35.0, 36.0, 49.0), "a leader that took over knows no better"
 
@@ -307,8 +303,7 @@ def test_what_an_approved_plan_has_brought_is_compared_with_the_loads_when_it_be
 def test_what_a_move_has_brought_is_told_with_it() -> None:
     brought = EventMove(key_group=kg(1), source=W1, target=W0, measured_pct=31.0, paid=False)
     measured = replace(MEASURED, moves=(brought,), moves_total=1)
-    plan = explain_plan("1.2", (BEGUN, ENDED, measured))
-    assert plan is not None
+    plan = not_none(explain_plan("1.2", (BEGUN, ENDED, measured)))
     assert [(row.load_pct, row.measured_pct, row.paid) for row in plan.moves] == [
         (20.0, 31.0, False),
         (25.0, None, None),
