@@ -51,26 +51,13 @@ def test_the_sample_shows_the_defaults(tmp_path: Path) -> None:
         restore_host_bytes_s=20e6,
     )
     assert (written.execution, written.needs) == (limited, least.needs)
+    assert written.lease_s == least.lease_s
     assert written.balance == replace(least.balance, remote_tuple_cpu_s=1e-4)  # optional, without a default
     assert replace(written.scaling, apps={}) == least.scaling == ScalingSettings()
     assert written.scaling.of(ORDERS) == ScalingSettings(mode=Mode.ACT, min_workers=4, max_workers=12)
     assert (least.kafka.protocol, written.kafka.protocol, least.signing) == ("PLAINTEXT", "SASL_SSL", None)
     assert written.signing == KeyFiles(key=tmp_path / "controller.pem", trust=tmp_path / "trusted.keys")
     assert (written.stream.window_s, written.stream.embedded) == (least.stream.window_s, least.stream.embedded)
-
-
-def test_the_size_of_apps_is_configured(tmp_path: Path) -> None:
-    text = """
-    [scaling]
-    mode = "act"
-    max_workers = 8
-    hook = ["/bin/add", "--now"]
-    """
-    assert read(tmp_path, LEAST + text).scaling == ScalingSettings(
-        mode=Mode.ACT,
-        max_workers=8,
-        hook=("/bin/add", "--now"),
-    )
 
 
 def test_an_app_may_have_a_size_of_its_own(tmp_path: Path) -> None:

@@ -100,6 +100,9 @@ def test_a_start_says_what_has_happened(
     found = to_start(now, present, frozenset(), known, intents)
     assert found == Scaled(kind=CommandKind.START, worker=W1, host=HostId("h1"), detail=why)
     assert to_start(now, present, DRAINING, known, intents) is None
+    assert to_start(now, present, frozenset(), WindowResult(), intents) is None, "nobody would answer"
+    too_early = to_start(now - 0.1, present, frozenset(), known, intents)
+    assert (too_early is None) is (phase is ScalingPhase.FAILED)
 
 
 def seen(**of_w1: object) -> WindowResult:

@@ -18,7 +18,6 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
-from tests.controller.decider.hosted_job import HostedJob, Machine
 from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import (
     Decided,
@@ -34,7 +33,6 @@ from trimtab_controller.decider.memory.predictions import RoundMeasured
 from trimtab_controller.decider.policies.judgement import DrainBlocked
 from trimtab_controller.decider.values.decision import (
     Adopted,
-    Decision,
     Forgotten,
     IntentRefused,
     Planned,
@@ -53,7 +51,6 @@ from trimtab_controller.solver.answer import Answer, NoAnswer, Stuck
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, ForgetApp, ForgetWorker, Intent
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import WorkerState
 
 
 def test_a_plan_from_snapshot_and_answer() -> None:
@@ -303,16 +300,6 @@ def test_what_a_newer_window_lacks_counts_while_the_solver_works() -> None:
     assert decision.reason is SkipReason.HOSTS_LOST
 
 
-def test_a_worker_that_is_lost_while_the_solver_works_is_given_nothing() -> None:
-    made = decider(execution(ON_W0))
-    made.on_event(1011.0, window(ON_W0))
-    later = window(ON_W0, 1020.0).snapshot
-    nodes = (later.nodes[0], replace(later.nodes[1], state=WorkerState.RECOVERING))
-    made.on_event(1021.0, SnapshotArrived(snapshot=replace(later, nodes=nodes)))
-    decision = of_type(Skip, only(made.on_event(1021.5, answer((2, 1)))))
-    assert decision.reason is SkipReason.WORKER_NOT_RUNNING
-
-
 def test_an_app_that_nothing_makes_better_does_not_keep_the_others_waiting() -> None:
     """One key group is all the load of the first app: no move evens that out, and its load distance is the largest."""
     lone, there = AppId("lone"), (WorkerId("w2"), WorkerId("w3"))
@@ -359,16 +346,6 @@ def test_the_placement_follows_renamed_merged_and_shrunk_operators_and_says_so()
     )
     adopted = placement_of("c", APP, Epoch(1, 2), decision.owners, made._situation.execution.placements[APP])
     assert adopted.owners == {TOTALS: ((W0,),), counts: ((W1,),)}
-
-
-def test_while_workers_of_two_versions_run_nothing_is_decided() -> None:
-    versions = declared(window(BALANCED), {OPERATOR: 3}, {TOTALS: 3})
-    decision = of_type(Skip, only(decider(execution(BALANCED)).on_event(1011.0, versions)))
-    assert decision.reason is SkipReason.OPERATORS_DIFFER
-    assert decision.detail == (
-        "app: operators_differ: its workers declare different operators; w0: sums with 3 key groups; "
-        "w1: totals with 3 key groups"
-    )
 
 
 def test_what_key_groups_did_is_forgotten_with_them() -> None:
@@ -461,23 +438,6 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     assert (start.kind, start.worker, start.host) == (CommandKind.START, W1, HostId("h1"))
 
 
-def test_a_start_that_failed_is_repeated_as_soon_as_its_host_reports_but_not_at_once() -> None:
-    owners = {kg(0): W0, kg(1): W0}
-    start = to_w1(CommandKind.START, 1000.0)
-    failed = execution(owners, scalings={W1: WorkerScaling(command=start, phase=ScalingPhase.FAILED, at=1062.0)})
-    made = decider(failed)
-
-    def decide(end_s: float, *hosts: str) -> Decision:
-        seen = window(owners, end_s, workers=(W0,)).snapshot
-        there = tuple(replace(seen.hosts[0], host=HostId(host)) for host in hosts)
-        return only(made.on_event(end_s + 1.0, SnapshotArrived(snapshot=replace(seen, hosts=there))))
-
-    assert isinstance(decide(1080.0, "h0", "h1"), Skip), "it has just failed"
-    assert isinstance(decide(1130.0, "h0"), Skip), "nobody would answer"
-    repeated = of_type(Scaled, decide(1140.0, "h0", "h1"))
-    assert (repeated.kind, repeated.worker, repeated.host) == (CommandKind.START, W1, HostId("h1"))
-
-
 # ---- `trimtab forget`: apps and workers that are gone for good
 
 
@@ -563,25 +523,4 @@ def test_nothing_is_forgotten_while_a_round_is_in_flight_on_hold_or_in_a_dry_run
 # ---- A worker that joins while key groups move: every round is small, and the next one plans with it
 
 
-H0, H1, H2 = map(HostId, ("h0", "h1", "h2"))
 W0, W1, W2 = map(WorkerId, ("w0", "w1", "w2"))
-
-
-def test_the_next_round_of_a_drain_gives_to_a_worker_that_has_joined() -> None:
-    owners = {kg(number): W0 if number < 12 else W1 for number in range(16)}
-    made = HostedJob(
-        machines={H0: Machine(4.0), H1: Machine(4.0)},
-        workers={W0: H0, W1: H1},
-        owners=owners,
-        rates=dict.fromkeys(owners, 40.0),
-    )
-    decider = made.decider(max_migrations=4)
-    decider.on_event(0.0, IntentsChanged(intents=(Drain(worker=W0, by="ann", at=1.0, reason="test"),)))
-    (first,) = [each for each in made.round(decider) if isinstance(each, Planned)]
-    assert {move.target for move in first.plan.moves} == {W1}
-    assert len(first.plan.moves) == 4, "the budget of a round, so that most of the drain is still to come"
-    made.machines[H2], made.workers[W2] = Machine(4.0), H2
-    for _ in range(4):
-        made.round(decider)
-    counts = list(made.owners.values())
-    assert (counts.count(W0), counts.count(W1), counts.count(W2)) == (0, 8, 8)

@@ -164,17 +164,6 @@ def test_the_first_placement_waits_for_every_worker_but_not_for_one_that_only_re
     assert adopted.owners == OWNERS
 
 
-def test_nothing_is_planned_around_other_operators() -> None:
-    """A worker that has come back with another version of the app."""
-    declared = {each.worker: {"operators": {kg(0).operator: 2 * COUNT}} for each in nodes()}
-    declared[LAST] = {"operators": {kg(0).operator: 2 * COUNT + 1}, "steering": False}  # type: ignore[dict-item]
-    seen = snapshot(nodes(**declared), rows())
-    found = of_type(
-        NotReady, observe(seen, APP, placement=PLACEMENT, draining=frozenset(), liveness=Liveness(), needs=NEEDS)
-    )
-    assert found.reason is SkipReason.OPERATORS_DIFFER
-
-
 # ---- how much is unknown
 
 

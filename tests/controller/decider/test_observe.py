@@ -102,9 +102,6 @@ def test_a_worker_that_left_long_ago_and_owns_nothing_does_not_block() -> None:
     assert [worker.id for worker in view.workers] == [W0]
 
 
-# ---- workers that declare different operators, only report, share a name or run another app
-
-
 # ---- what the workers declare
 
 

@@ -182,14 +182,6 @@ def test_more_orphans_than_a_plan_may_have_are_named_at_once(monkeypatch: pytest
     assert {len(row) for row in found.rows.values()} == {2}
 
 
-# --- a plan that grows ------------------------------------------------------------------------------------------------
-
-
-# --- another plan is in flight ----------------------------------------------------------------------------------------
-
-
-# --- beside another app -----------------------------------------------------------------------------------------------
-
 OTHER = AppId("other")
 
 

@@ -33,7 +33,7 @@ from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettin
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.window.view import PlannableView, Room, SmoothedView
 from trimtab_controller.execution.state import Execution, Proposal
-from trimtab_controller.plan import Plan, PlanReason
+from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.intents import Approve, Intent, Pause, Reject
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 
@@ -211,11 +211,3 @@ def test_in_mode_dry_run_a_published_placement_still_follows_the_reports() -> No
 def test_a_plan_of_another_mode_does_not_wait_any_longer() -> None:
     decision = of_type(ProposalEnded, only(with_proposal(plans=PlanSettings()).on_event(1021.0, later(ON_W0))))
     assert decision.detail == "the mode of the app is act now"
-
-
-def test_each_app_has_its_own_mode() -> None:
-    plans = PlanSettings(mode=PlanMode.APPROVE, apps={APP: PlanMode.ACT})
-    decider = deciding(execution(ON_W0), plans)
-    decider.on_event(1011.0, window(ON_W0))
-    decision = of_type(Planned, only(decider.on_event(1011.2, answer((0, 1), to=5.0))))
-    assert isinstance(decision.plan, Plan)

@@ -99,14 +99,6 @@ def test_a_host_with_a_new_key_is_planned_with_again() -> None:
     assert [worker.id for worker in solve.view.workers] == [W0, W1, W2]
 
 
-def test_where_fewer_than_two_workers_are_left_nothing_is_planned() -> None:
-    made = decider(execution(ON_W0))
-    made.on_event(1000.0, revoked(H1))
-    skip = of_type(Skip, only(made.on_event(1011.0, window(ON_W0))))
-    assert skip.reason is SkipReason.WORKER_NOT_STEERING
-    assert f"w1 ({REASON})" in skip.detail
-
-
 def test_no_standby_is_placed_there_and_those_there_are_replaced() -> None:
     owners = {kg(0): W0, kg(1): W1, kg(2): W2}
     for hosts, expected in ((), {W0, W1, W2}), ((H1,), {W0, W2}):

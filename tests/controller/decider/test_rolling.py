@@ -4,10 +4,9 @@ from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
 from tests.controller.decider.decider_situations import a_node as node
-from tests.controller.decider.deciders import BALANCED, NEEDS, decider, execution, only, window
+from tests.controller.decider.deciders import NEEDS, decider, execution, only, window
 from tests.controller.decider.observed_snapshots import snapshot
-from tests.narrow import not_none, of_type, only_one
-from trimtab_controller.decider.events import Solve
+from tests.narrow import not_none, of_type
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.intents import OperatorIntents
 from trimtab_controller.decider.memory.observe import Liveness, check_cluster, held_apps
@@ -16,7 +15,7 @@ from trimtab_controller.decider.values.decision import MaintenanceEnded, Restart
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import Command, CommandKind
-from trimtab_protocol.messages.intents import Drain, RollingRestart, decode_intent, encode_intent
+from trimtab_protocol.messages.intents import Drain, RollingRestart
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -130,13 +129,6 @@ def test_workers_that_their_agents_cannot_start_run_on_and_are_named() -> None:
     assert draining([WISH], after(), seen(first, by_hand, elsewhere)) == {A0}
 
 
-def test_a_worker_of_which_no_host_reports_is_waited_for() -> None:
-    first, second, _ = RUNNING
-    present = after(started(A0), started(A1))
-    assert draining([WISH], present, seen(first, second)) == frozenset()
-    assert restarted([WISH], present, seen(first, second)) is None
-
-
 def test_it_goes_together_with_the_drains_of_operators() -> None:
     drain = Drain(worker=B0, by="bob", at=1.0, reason="disk")
     assert draining([WISH, drain], after(), seen(*RUNNING)) == {A0, A1, B0}
@@ -228,11 +220,6 @@ def deciding(owners: dict = ON_W0, **changes: object) -> Decider:
     return decider(execution(owners, **changes), OFF)
 
 
-def test_the_workers_of_the_host_are_drained() -> None:
-    action = only_one(Solve, deciding(BALANCED).on_event(1011.0, window(BALANCED)))
-    assert [(worker.id, worker.draining) for worker in action.view.workers] == [(W0, False), (W1, True)]
-
-
 def test_what_was_stopped_stays_off_until_its_end_and_is_started_then() -> None:
     made = deciding(scalings=STOPPED)
     of_type(Skip, only(made.on_event(1021.0, window(ON_W0, 1020.0, workers=(W0,)))))
@@ -259,9 +246,3 @@ def test_a_silent_host_in_maintenance_is_not_lost_and_lowers_no_coverage() -> No
     found = not_none(check_cluster(one, 1021.0, liveness, NEEDS))
     assert found.reason is SkipReason.LOW_COVERAGE
     assert check_cluster(one, 1021.0, liveness, NEEDS, {H1: frozenset({W1})}) is None
-
-
-def test_the_intent_says_when_it_ends_and_a_drain_without_an_end_is_as_before() -> None:
-    assert decode_intent(OFF.key.encode(), encode_intent(OFF)) == OFF
-    plain = replace(OFF, until=None, host=None)
-    assert encode_intent(plain) == b'{"v":1,"by":"ann","at":900.0,"reason":"memory","worker":"w1"}'

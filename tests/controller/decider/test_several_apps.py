@@ -59,21 +59,6 @@ def asked(actions: list[Action]) -> list[AppId]:
     return [action.view.app for action in actions if isinstance(action, Solve)]
 
 
-def test_the_next_app_follows_when_the_solver_has_answered() -> None:
-    made = decider(placed())
-    assert asked(made.on_event(1011.0, both())) == [OTHER], "the one with the larger load distance first"
-
-    decided, then = made.on_event(1012.0, answer((0, 1)))
-
-    assert isinstance(decided, Decided)
-    assert isinstance(decided.decision, Planned)
-    assert decided.decision.plan.app == OTHER
-    assert asked([then]) == [APP]
-    last = only_one(Decided, made.on_event(1013.0, answer((0, 1))))
-    assert isinstance(last.decision, Planned)
-    assert last.decision.plan.app == APP
-
-
 def test_a_plan_in_flight_keeps_only_its_own_app_waiting() -> None:
     in_flight = replace(a_round(None), app=OTHER)
     made = decider(placed(rounds={OTHER: in_flight}))

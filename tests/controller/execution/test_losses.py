@@ -282,17 +282,6 @@ def test_a_plan_that_was_stopped_or_is_no_loss_takes_no_more() -> None:
             ExecutionMachine(CLUSTER, SCHEDULED, state).on_event(T0 + 3, more({5: (W2, W1)}))
 
 
-def test_a_plan_that_has_grown_is_journalled_and_stopped_like_any_other() -> None:
-    machine = lost()
-    machine.on_event(T0 + 3, more({5: (W2, W1), 0: (W0, W2)}))
-    entry = decode_entry(encode_entry(JournalEntry(execution=machine.state)))
-    assert entry.execution.rounds == machine.state.rounds
-    machine.on_event(T0 + 4, StopWanted(app=APP, reason="stopped by op: enough", answered=()))
-    assert the_round(machine).ended_at == T0 + 4
-    assert machine.state.placements[APP].of(kg(5).operator, 5) == (W2,)
-    assert rows(machine)[0] == (W0, GONE)
-
-
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_whatever_happens_each_key_group_is_named_once_and_limits_hold_until_the_end(data: st.DataObject) -> None:
