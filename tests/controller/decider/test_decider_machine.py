@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, a_scaling, kg
 from tests.controller.decider.deciders import (
     BALANCED,
     DRAIN_W1,
@@ -45,7 +45,7 @@ from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.events import ExecutionLimits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
+from trimtab_controller.execution.state import Execution, ScalingPhase, placement_of
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, NoAnswer, Stuck
 from trimtab_protocol.messages.commands import CommandKind
@@ -420,12 +420,11 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     made = decider(execution(owners), DRAIN_W1)
     decision = only(made.on_event(1011.0, window(owners)))
     assert decision == Scaled(kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained")
-    stop = to_w1(CommandKind.STOP, 1011.0)
-    sent = execution(owners, scalings={W1: WorkerScaling(command=stop, phase=ScalingPhase.SENT, at=1011.0)})
+    sent = execution(owners, scalings={W1: a_scaling(CommandKind.STOP, at=1011.0, phase=ScalingPhase.SENT)})
     made.on_event(1011.0, ExecutionChanged(execution=sent))
     waiting = of_type(Skip, only(made.on_event(1021.0, window(owners, 1020.0))))
     assert waiting.reason is SkipReason.SCALING_IN_FLIGHT
-    done = execution(owners, scalings={W1: WorkerScaling(command=stop, phase=ScalingPhase.DONE, at=1022.0)})
+    done = execution(owners, scalings={W1: a_scaling(CommandKind.STOP, at=1022.0)})
     made.on_event(1022.0, ExecutionChanged(execution=done))
     alone = only(made.on_event(1041.0, window(owners, 1040.0, workers=(W0,))))
     assert isinstance(alone, Skip), "it is not missed"
@@ -489,7 +488,7 @@ def test_who_still_runs_is_not_forgotten() -> None:
 
 
 def test_to_refuse_it_harms_no_plan_of_another_app() -> None:
-    plan = replace(a_round(None), app=AppId("other"))
+    plan = a_round(None, app=AppId("other"))
     present = replace(two_apps(), rounds={AppId("other"): plan})
     made, machine = decider(present, FORGET_APP), ExecutionMachine("c", ExecutionLimits(), present)
     event = only(made.on_event(1011.0, window(BALANCED)))
@@ -499,7 +498,7 @@ def test_to_refuse_it_harms_no_plan_of_another_app() -> None:
 
 
 def test_a_forgotten_worker_is_not_waited_for_started_or_drained() -> None:
-    stopped = WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)
+    stopped = a_scaling(CommandKind.STOP, at=900.0)
     made = decider(execution({**BALANCED, kg(2): W0}, scalings={W1: stopped}), DRAIN_W1, FORGET_W1)
     alone = {kg(0): W0, kg(1): W0, kg(2): W0}
     decision = of_type(Forgotten, only(made.on_event(1011.0, window(alone, workers=(W0,)))))

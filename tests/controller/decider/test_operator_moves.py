@@ -97,7 +97,7 @@ def test_what_takes_a_large_plan_back_waits_for_the_part_before_it() -> None:
     first, second = wish((0, W1), undoes="1.7"), wish((1, W0), undoes="1.7")
     decider, late = deciding(), 1012.0 + 2 * VALID_S
     assert isinstance(said(decider, first, second), Planned)
-    flying = replace(a_round(None), kind=PlanReason.UNDO)
+    flying = a_round(None, kind=PlanReason.UNDO)
     decider.on_event(1013.0, ExecutionChanged(execution=execution(BALANCED, rounds={APP: flying})))
     decider.on_event(late - 5.0, window(BALANCED, late - 10.0))
     assert decider.intents == (second,), "its time has not begun"
@@ -107,9 +107,11 @@ def test_what_takes_a_large_plan_back_waits_for_the_part_before_it() -> None:
     assert [(move.key_group, move.target) for move in decision.plan.moves] == [(kg(1), W0)]
 
 
-@pytest.mark.parametrize("changes", [{"kind": PlanReason.MOVE}, {"kind": PlanReason.UNDO, "ended_at": 1000.0}])
-def test_a_part_that_waits_for_nothing_of_the_kind_is_refused_after_a_while(changes: dict) -> None:
-    decider = deciding(rounds={APP: replace(a_round(None), **changes)})
+@pytest.mark.parametrize(("kind", "ended_at"), [(PlanReason.MOVE, None), (PlanReason.UNDO, 1000.0)])
+def test_a_part_that_waits_for_nothing_of_the_kind_is_refused_after_a_while(
+    kind: PlanReason, ended_at: float | None
+) -> None:
+    decider = deciding(rounds={APP: a_round(ended_at, kind=kind)})
     detail = refusal(decider, wish((0, W1), undoes="1.7"), now=1012.0 + VALID_S + 1)
     assert detail == f"app: it could not begin within {VALID_S:.0f} s"
 

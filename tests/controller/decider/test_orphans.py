@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.controller.decider.decider_situations import APP, a_worker, kg, owned, plannable, to_w1
+from tests.controller.decider.decider_situations import APP, a_plan, a_scaling, a_worker, kg, owned, plannable
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.lost_worker import (
     CPU,
@@ -52,12 +52,10 @@ from trimtab_controller.execution.state import (
     ENDED,
     Execution,
     HandoverPhase,
-    ScalingPhase,
-    WorkerScaling,
     next_owned,
     placement_of,
 )
-from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.plan import Move, PlanReason
 from trimtab_models.dyndl.targets import OnlineRestore, choose_online
 from trimtab_models.instances.scheduling import TableCost
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
@@ -238,8 +236,7 @@ def test_the_stop_of_another_worker_does_not_keep_orphans_waiting(worker: str, w
     made = decider_of_two()
     decision_of(made, 0, of_two(seen(0)))
     decision_of(made, 1, of_two(replace(seen(1, lost=W0))))
-    command = replace(to_w1(CommandKind.STOP), worker=WorkerId(worker), host=HostId("oh1"))
-    stopped = WorkerScaling(command=command, phase=ScalingPhase.DONE, at=1025.0)
+    stopped = a_scaling(CommandKind.STOP, WorkerId(worker), 1025.0, host=HostId("oh1"))
     present = replace(two_apps(), scalings={WorkerId(worker): stopped})
     made.on_event(1025.0, ExecutionChanged(execution=present))
     placed: dict[AppId, int] = {}
@@ -386,17 +383,7 @@ def balancing(standbys: dict[KeyGroup, tuple[WorkerId, ...]] | None = None) -> G
         Move(key_group=kg(8), source=W2, target=W1, state_bytes=1),
         Move(key_group=kg(0), source=W0, target=W1, state_bytes=1),
     )
-    plan = Plan(
-        app=APP,
-        reason=PlanReason.LOAD_DISTANCE,
-        detail="load distance 18.4 above 5.0",
-        moves=moves,
-        hosts={row.worker: row.host for row in seen(0).nodes},
-        before=18.4,
-        planned=1.1,
-        lower_bound=0.0,
-        status="optimal",
-    )
+    plan = a_plan(*moves, hosts={row.worker: row.host for row in seen(0).nodes})
     made.execution.on_event(1011.0, PlanDecided(plan=plan))
     made.made.on_event(1011.0, ExecutionChanged(execution=made.execution.state))
     return made

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg, to_w1
+from tests.controller.decider.decider_situations import APP, W0, W1, a_handover, a_round, a_scaling, kg
 from tests.controller.decider.deciders import ON_W0, PAUSE, answer, decider, execution, only, window
 from tests.controller.decider.lost_worker import OWNERS, W2, W3, decision_of, targets
 from tests.controller.decider.lost_worker import decider as lost_decider
@@ -12,6 +12,7 @@ from tests.controller.decider.lost_worker import seen as seen_lost
 from tests.controller.decider.test_decider_sizes import ACT, seen
 from tests.controller.decider.test_decider_sizes import decider as sizing
 from tests.controller.decider.test_orphans import balancing, in_flight
+from tests.controller.execution.execution_transcripts import PREPARE
 from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import (
     Decided,
@@ -26,9 +27,9 @@ from trimtab_controller.decider.values.decision import PlanEnded, Planned, Resiz
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.events import Publish, StopWanted
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, ScalingPhase, WorkerScaling
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase
 from trimtab_protocol.messages.commands import Command, CommandKind
-from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
+from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -53,24 +54,23 @@ def asking(seen: SnapshotArrived, standbys: int) -> SnapshotArrived:
 
 def handover(phase: HandoverPhase, source: WorkerId = W0, target: WorkerId = W1) -> Handover:
     def command(kind: CommandKind) -> Command:
-        return Command(
-            cluster="c", kind=kind, epoch=Epoch(1, 2), host=H1, worker=target, app=APP, issued_at=1000.0,
-            deadline=1060.0, handover="1.2-0", key_groups=(kg(0),), source=source, target=target,
-            generation=1 if kind is CommandKind.RELEASE else None,
-        )  # fmt: skip
+        generation = 1 if kind is CommandKind.RELEASE else None
+        return replace(PREPARE, kind=kind, worker=target, source=source, target=target, generation=generation)
 
     begun = phase is not HandoverPhase.WAITING
-    return Handover(
-        id="1.2-0", key_groups=(kg(0),), previous=((source,),), source=source, target=target,
-        source_host=HostId(f"h{source[1:]}"), target_host=HostId(f"h{target[1:]}"), state_bytes=1, phase=phase,
-        since=1000.0, attempt=int(begun), prepare=command(CommandKind.PREPARE) if begun else None,
+    return a_handover(
+        kg(0),
+        source=source,
+        target=target,
+        phase=phase,
+        attempt=int(begun),
+        prepare=command(CommandKind.PREPARE) if begun else None,
         release=command(CommandKind.RELEASE) if phase is HandoverPhase.RELEASING else None,
-    )  # fmt: skip
+    )
 
 
 def moving(*handovers: Handover, **changes: object) -> Execution:
-    running = replace(a_round(None), handovers=handovers, **changes)  # type: ignore[arg-type]
-    return execution(ON_W0, rounds={APP: running})
+    return execution(ON_W0, rounds={APP: a_round(None, *handovers, **changes)})
 
 
 # ---- windows
@@ -164,7 +164,7 @@ def test_a_host_that_was_revoked_before_holds_up_no_further_window() -> None:
 
 
 def test_a_worker_there_is_not_started_again_when_its_drain_has_ended() -> None:
-    stopped = {W1: WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=1000.0)}
+    stopped = {W1: a_scaling(CommandKind.STOP)}
     owners = {kg(0): W0, kg(1): W2}
     for hosts in (), (H1,):
         made = decider(execution(owners, scalings=stopped), PAUSE)

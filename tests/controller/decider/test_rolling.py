@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
+from tests.controller.decider.decider_situations import APP, W0, W1, a_scaling, kg
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.deciders import NEEDS, decider, execution, only, window
 from tests.controller.decider.observed_snapshots import snapshot
@@ -14,9 +14,9 @@ from trimtab_controller.decider.policies.rolling import draining, restarted, res
 from trimtab_controller.decider.values.decision import MaintenanceEnded, Restarted, Scaled, Skip
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling
-from trimtab_protocol.messages.commands import Command, CommandKind
+from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, RollingRestart
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
@@ -36,17 +36,7 @@ def seen(*rows: NodeWindow) -> Snapshot:
 
 
 def scaled(worker: WorkerId, kind: CommandKind, phase: ScalingPhase, at: float) -> WorkerScaling:
-    command = Command(
-        cluster="c",
-        kind=kind,
-        epoch=Epoch(1, 1),
-        host=HostId(worker[0]),
-        worker=worker,
-        app=None,
-        issued_at=at,
-        deadline=at + 60.0,
-    )
-    return WorkerScaling(command=command, phase=phase, at=at)
+    return a_scaling(kind, worker, at, phase, host=HostId(worker[0]))
 
 
 def after(*scalings: WorkerScaling) -> Execution:
@@ -212,7 +202,7 @@ def test_the_end_says_that_the_workers_still_differ() -> None:
 
 H1 = HostId("h1")
 OFF = Drain(worker=W1, by="ann", at=900.0, reason="memory", until=1100.0, host=H1)
-STOPPED = {W1: WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=1000.0)}
+STOPPED = {W1: a_scaling(CommandKind.STOP)}
 ON_W0 = {kg(0): W0, kg(1): W0}
 
 

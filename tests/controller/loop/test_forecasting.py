@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.controller.loop.inbox_records import TOPICS, Record
 from tests.narrow import not_none
 from trimtab_controller.decider.memory.forecasts import (
     DAY,
@@ -20,27 +21,19 @@ APP = AppId("orders")
 ADVISE = ForecastSettings(mode=Mode.ADVISE)
 
 
-class Told:
+def demand(day: int, value: bytes | None) -> Record:
     """A record of the journal."""
-
-    def __init__(self, key: bytes, value: bytes | None) -> None:
-        self._key, self._value = key, value
-
-    def key(self) -> bytes:
-        return self._key
-
-    def value(self) -> bytes | None:
-        return self._value
+    return Record(TOPICS.journal, value, key_of(APP, day))
 
 
 def test_a_successor_recalls_what_it_can_read(caplog: pytest.LogCaptureFixture) -> None:
     messages = [
-        Told(key_of(APP, 20_000), encode_demand(APP, 20_000, [1.0, None, 2.0])),
-        Told(key_of(APP, 20_001), b"broken"),
-        Told(key_of(APP, 20_002), encode_demand(APP, 20_002, [5.0])),
-        Told(key_of(APP, 20_003), None),
-        Told(b"execution", b"{}"),
-        Told(b"pattern/orders/7", b"a record that an earlier build has left"),
+        demand(20_000, encode_demand(APP, 20_000, [1.0, None, 2.0])),
+        demand(20_001, b"broken"),
+        demand(20_002, encode_demand(APP, 20_002, [5.0])),
+        demand(20_003, None),
+        Record(TOPICS.journal, b"{}", b"execution"),
+        Record(TOPICS.journal, b"a record that an earlier build has left", b"pattern/orders/7"),
     ]
     found = recalled_demand(messages, ADVISE).series[APP]
     known = [(place, value) for place, value in enumerate(found.values) if value == value]

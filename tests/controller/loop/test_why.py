@@ -7,15 +7,15 @@ import pytest
 from rich.console import Console
 
 from tests.controller.cli.status_examples import STATUS
+from tests.controller.decider.decider_situations import a_handover, a_round, owned, plannable
 from tests.controller.decider.hosted_job import APP, kg
 from tests.controller.execution.execution_transcripts import CLUSTER, W0, W1, W2
 from tests.narrow import not_none
 from trimtab_controller.cli.why import show
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
-from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import UNLIMITED, FixedWorker, PlannableView, Worker
-from trimtab_controller.execution.state import Execution, HandMoved, Handover, HandoverPhase, Round, placement_of
+from trimtab_controller.execution.state import Execution, HandMoved, HandoverPhase, placement_of
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
 from trimtab_protocol.messages.events import Event, EventLoad, EventMove
@@ -25,16 +25,7 @@ from trimtab_protocol.messages.status import DecisionStatus
 
 WORKERS = tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in (W0, W1, W2))
 LOADS = {0: (W0, 30.0), 1: (W0, 20.0), 2: (W1, 25.0), 3: (W2, 15.0)}
-VIEW = PlannableView(
-    app=APP,
-    start_s=0.0,
-    end_s=10.0,
-    workers=WORKERS,
-    key_groups=[
-        Owned(key_group=kg(at), owner=owner, load=load, state_bytes=100 * at) for at, (owner, load) in LOADS.items()
-    ],
-    flows={},
-)
+VIEW = plannable(WORKERS, [owned(kg(at), owner, load, 100 * at) for at, (owner, load) in LOADS.items()])
 PLACEMENT = replace(
     placement_of(CLUSTER, APP, Epoch(1, 1), {kg(at): owner for at, (owner, _) in LOADS.items()}, None),
     owners={OperatorId("sums"): ((W0, W1), (W0, W2), (W1,), (W2,))},
@@ -178,23 +169,9 @@ def test_by_which_plan_it_came_here_and_since_when() -> None:
 
 
 def test_the_journal_knows_the_last_plan_to_the_second() -> None:
-    handover = Handover(
-        id="1.2-0",
-        key_groups=(kg(1),),
-        previous=((W1,),),
-        source=W1,
-        target=W0,
-        source_host=HostId("h-w1"),
-        target_host=HostId("h-w0"),
-        state_bytes=1,
-        since=104.5,
-        phase=HandoverPhase.DONE,
-    )
-    row = Round(
-        plan="1.2", app=APP, reason="r", status="optimal", fallback=False, before=20.0, planned=5.0, lower_bound=1.0,
-        started_at=100.0, handovers=(handover,),
-    )  # fmt: skip
-    found = why_here(kg(1), known(), replace(EXECUTION, rounds={APP: row}), (BEGUN,))
+    handover = a_handover(kg(1), source=W1, target=W0, since=104.5, phase=HandoverPhase.DONE)
+    in_flight = replace(EXECUTION, rounds={APP: a_round(None, handover)})
+    found = why_here(kg(1), known(), in_flight, (BEGUN,))
     assert (found.since, found.plan, found.stays) == (104.5, "1.2", "plan 1.2 of the app is in flight")
     assert "above the mean" in found.story
 
