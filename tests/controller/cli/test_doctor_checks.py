@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.controller.cli.findings import levels
 from tests.controller.decider.decider_situations import W0, W1
 from tests.controller.decider.hosted_job import kg
 from tests.controller.loop.test_why import BEGUN, ENDED, EVENTS, EXECUTION, MEASURED, known
@@ -64,6 +63,12 @@ from trimtab_protocol.messages.events import EventMove
 from trimtab_protocol.messages.names import AppId, HostId, Topics, TopicSettings, WorkerId, topic_settings
 from trimtab_protocol.messages.report import Absence, Basis, HostSample, Report, WorkerSample, WorkerState
 from trimtab_protocol.signing.hosts import HostChecking
+
+
+def levels(findings: list[Finding]) -> list[Level]:
+    assert all(finding.remedy for finding in findings if finding.level in (Level.WARNING, Level.FAULT))
+    return [finding.level for finding in findings]
+
 
 KEYS = KeysSeen(signs="k", trusted=("k",), trust_file=Path("t"), trust_mode=0o644)
 
