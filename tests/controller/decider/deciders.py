@@ -17,19 +17,10 @@ SETTINGS = Settings(
     max_migrations=2, load_distance=5.0, min_interval_s=30.0, smoothing=0.5, min_windows=1, min_gain=0.5
 )
 
-
 NEEDS = Requirements(max_age_s=45.0)
-
-
 PAUSE = Pause(by="op", at=1.0, reason="maintenance")
-
-
 DRAIN_W1 = Drain(worker=W1, by="op", at=1.0, reason="kernel")
-
-
 ON_W0 = {kg(0): W0, kg(1): W0, kg(2): W0}
-
-
 BALANCED = {kg(0): W0, kg(1): W1}
 
 

@@ -441,11 +441,7 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
 
 
 FORGET_APP = ForgetApp(app=APP, by="op", at=1.0, reason="replaced")
-
-
 FORGET_W1 = ForgetWorker(worker=W1, by="op", at=1.0, reason="renamed")
-
-
 OTHER = {KeyGroup(AppId("other"), OPERATOR, at): WorkerId(f"w{7 + at}") for at in range(2)}
 
 

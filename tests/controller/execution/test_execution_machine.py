@@ -368,8 +368,6 @@ def test_what_an_agent_gives_as_its_reason_is_cut_for_a_thousand_of_them_are_one
 
 PARTS = replace(LIMITS, key_groups_per_part=2)
 ALL = [b"app/sums/0", b"app/sums/1", b"app/sums/2", b"app"]
-
-
 SAME = PlacementWanted(app=APP, owners={kg(at): W0 for at in range(5)})
 
 

@@ -11,17 +11,9 @@ from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 
 TOPICS = Topics("c")
-
-
 NOW = 1000.0
-
-
 APP = AppId("app")
-
-
 NOWHERE = ("--bootstrap", "127.0.0.1:1", "--cluster", "c")
-
-
 Headers = list[tuple[str, bytes]]
 
 
@@ -80,11 +72,7 @@ def a_window(end_s: float, **changes: object) -> Snapshot:
 
 
 KEY_PAIR, OLD_KEY, STRANGER = SigningKey.generate(), SigningKey.generate(), SigningKey.generate()
-
-
 TRUSTED = TrustedKeys((OLD_KEY.public, KEY_PAIR.public))
-
-
 PLACED = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OperatorId("o"): ((WorkerId("w0"),),)})
 
 
