@@ -36,6 +36,12 @@ def window(
     return SnapshotArrived(snapshot=a_window(end_s, [a_node(worker, capacity=1.0) for worker in workers], rows))
 
 
+def with_all(arrived: SnapshotArrived, **fields: object) -> SnapshotArrived:
+    """The same window, in which all workers report these fields."""
+    nodes = tuple(replace(row, **fields) for row in arrived.snapshot.nodes)  # type: ignore[arg-type]
+    return SnapshotArrived(snapshot=replace(arrived.snapshot, nodes=nodes))
+
+
 def decider(present: Execution, *intents: Intent, acting: bool = True, **settings: object) -> Decider:
     made = Decider(SETTINGS, NEEDS, present, acting=acting, **settings)  # type: ignore[arg-type]
     made.on_event(1000.0, IntentsChanged(intents=intents))

@@ -17,6 +17,7 @@ from tests.controller.decider.deciders import (
     execution,
     only,
     window,
+    with_all,
 )
 from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import (
@@ -450,14 +451,9 @@ def two_apps() -> Execution:
     return replace(execution(ON_W0), placements={**execution(ON_W0).placements, AppId("other"): other})
 
 
-def of_app(event: SnapshotArrived, app: str) -> SnapshotArrived:
-    nodes = tuple(replace(row, app=AppId(app)) for row in event.snapshot.nodes)
-    return SnapshotArrived(snapshot=replace(event.snapshot, nodes=nodes))
-
-
 def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost() -> None:
     made = decider(two_apps(), PAUSE)
-    made.on_event(1011.0, of_app(window(OTHER, 1010.0, workers=tuple(OTHER.values())), "other"))
+    made.on_event(1011.0, with_all(window(OTHER, 1010.0, workers=tuple(OTHER.values())), app=AppId("other")))
     made.on_event(1021.0, window(ON_W0, 1020.0))
     lost = of_type(NotReady, made.known.views[AppId("other")])
     assert lost.reason is SkipReason.HOSTS_LOST, "its two, of four"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_handover, a_round, a_scaling, kg
-from tests.controller.decider.deciders import ON_W0, PAUSE, answer, decider, execution, only, window
+from tests.controller.decider.deciders import ON_W0, PAUSE, answer, decider, execution, only, window, with_all
 from tests.controller.decider.lost_worker import OWNERS, W2, W3, decision_of, targets
 from tests.controller.decider.lost_worker import decider as lost_decider
 from tests.controller.decider.lost_worker import seen as seen_lost
@@ -45,11 +45,6 @@ def revoked(*hosts: HostId) -> HostsRevoked:
 def three(end_s: float = 1010.0) -> SnapshotArrived:
     """Three workers; all key groups are on the first."""
     return window(ON_W0, end_s, workers=THREE)
-
-
-def asking(seen: SnapshotArrived, standbys: int) -> SnapshotArrived:
-    nodes = tuple(replace(row, standbys=standbys) for row in seen.snapshot.nodes)
-    return SnapshotArrived(snapshot=replace(seen.snapshot, nodes=nodes))
 
 
 def handover(phase: HandoverPhase, source: WorkerId = W0, target: WorkerId = W1) -> Handover:
@@ -104,7 +99,9 @@ def test_no_standby_is_placed_there_and_those_there_are_replaced() -> None:
     for hosts, expected in ((), {W0, W1, W2}), ((H1,), {W0, W2}):
         made = decider(execution(owners))
         made.on_event(1000.0, revoked(*hosts))
-        found = of_type(StandbysPlaced, only(made.on_event(1011.0, asking(window(owners, workers=THREE), 1))))
+        found = of_type(
+            StandbysPlaced, only(made.on_event(1011.0, with_all(window(owners, workers=THREE), standbys=1)))
+        )
         assert {each for row in found.rows.values() for each in row[1:]} == expected
 
 

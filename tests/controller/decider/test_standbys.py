@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from benchmarks.standbys import instance
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_node, a_worker, kg, owned, plannable
-from tests.controller.decider.deciders import BALANCED, decider, execution, window
+from tests.controller.decider.deciders import BALANCED, decider, execution, window, with_all
 from tests.narrow import not_none, of_type
 from trimtab_agent.engines.faust.group.placing import PlacingReason, place
-from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following, StandbyRows
 from trimtab_controller.decider.memory.standbys import LEAST_LOAD, MOST, SAMPLES, FollowingCosts, StandbyRounds
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
@@ -269,11 +268,6 @@ def test_too_little_load_says_nothing_and_the_share_is_limited() -> None:
     assert costs.of(APP) is None
 
 
-def following(arrived: SnapshotArrived, cores: float) -> SnapshotArrived:
-    nodes = tuple(replace(row, standbys=1, following=cores) for row in arrived.snapshot.nodes)
-    return SnapshotArrived(snapshot=replace(arrived.snapshot, nodes=nodes))
-
-
 def test_the_measured_share_counts_when_standbys_are_chosen() -> None:
     present = execution(BALANCED)
     rows = {kg(0): (W0, W1), kg(1): (W1, W0)}
@@ -281,7 +275,7 @@ def test_the_measured_share_counts_when_standbys_are_chosen() -> None:
     made = decider(replace(present, placements={APP: placement}))
     shares = []
     for end_s in (1010.0, 1020.0, 1030.0, 1040.0):
-        made.on_event(end_s + 1.0, following(window(BALANCED, end_s), 0.05))
+        made.on_event(end_s + 1.0, with_all(window(BALANCED, end_s), standbys=1, following=0.05))
         view = of_type(SmoothedView, made.known.views[APP])
         problem = Following.of(view, placement).problem(view, 1, StandbyBudget(), 0.0)
         shares.append(float((problem.follow / problem.load)[0]))

@@ -101,23 +101,20 @@ def test_an_entry_that_cannot_be_read_is_counted_also_when_a_whole_one_stands_be
     assert inbox.rejected == {(TOPICS.journal, Fault.MALFORMED): 1}
 
 
-def test_a_placement_that_was_deleted_is_none() -> None:
-    found = Reading(messages=[placed(3), Record(TOPICS.placement, None, APP.encode())])
-    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
-    assert (published.newest(), published.flaw) == ([], None)
-
-
-def test_an_old_placement_that_somebody_wrote_once_more_is_not_the_last() -> None:
-    found = Reading(messages=[placed(3), placed(4), placed(3)])
-    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
-    assert ([each.epoch for each in published.newest()], published.flaw) == ([Epoch(1, 4)], None)
-
-
-def test_an_app_that_was_forgotten_stays_so_though_somebody_writes_its_old_placement_once_more() -> None:
-    found = Reading(messages=[placed(3), taken_back(4), placed(3)])
-    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
-    [placement] = published.newest()
-    assert (placement.is_taken_back, placement.epoch, published.flaw) == (True, Epoch(1, 4), None)
+@pytest.mark.parametrize(
+    ("records", "newest"),
+    [
+        pytest.param([placed(3), Record(TOPICS.placement, None, APP.encode())], [], id="deleted"),
+        pytest.param([placed(3), placed(4), placed(3)], [(Epoch(1, 4), False)], id="an old one once more"),
+        pytest.param(
+            [placed(3), taken_back(4), placed(3)], [(Epoch(1, 4), True)], id="forgotten, an old one once more"
+        ),
+    ],
+)
+def test_which_placement_of_an_app_is_the_last(records: list[Record], newest: list[tuple[Epoch, bool]]) -> None:
+    published = _published(Reading(messages=records), TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    assert [(each.epoch, each.is_taken_back) for each in published.newest()] == newest
+    assert published.flaw is None
 
 
 W0, W1, OPERATOR = WorkerId("w0"), WorkerId("w1"), OperatorId("o")
