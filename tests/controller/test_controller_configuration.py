@@ -51,26 +51,13 @@ def test_the_sample_shows_the_defaults(tmp_path: Path) -> None:
         restore_host_bytes_s=20e6,
     )
     assert (written.execution, written.needs) == (limited, least.needs)
+    assert written.lease_s == least.lease_s
     assert written.balance == replace(least.balance, remote_tuple_cpu_s=1e-4)  # optional, without a default
     assert replace(written.scaling, apps={}) == least.scaling == ScalingSettings()
     assert written.scaling.of(ORDERS) == ScalingSettings(mode=Mode.ACT, min_workers=4, max_workers=12)
     assert (least.kafka.protocol, written.kafka.protocol, least.signing) == ("PLAINTEXT", "SASL_SSL", None)
     assert written.signing == KeyFiles(key=tmp_path / "controller.pem", trust=tmp_path / "trusted.keys")
     assert (written.stream.window_s, written.stream.embedded) == (least.stream.window_s, least.stream.embedded)
-
-
-def test_the_size_of_apps_is_configured(tmp_path: Path) -> None:
-    text = """
-    [scaling]
-    mode = "act"
-    max_workers = 8
-    hook = ["/bin/add", "--now"]
-    """
-    assert read(tmp_path, LEAST + text).scaling == ScalingSettings(
-        mode=Mode.ACT,
-        max_workers=8,
-        hook=("/bin/add", "--now"),
-    )
 
 
 def test_an_app_may_have_a_size_of_its_own(tmp_path: Path) -> None:
@@ -104,28 +91,20 @@ def test_nothing_is_forecast_unless_it_is_wanted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("orders.min_worker = 2", "scaling.apps.orders.min_worker: found a whole number, expected no such field"),
-        ("orders.mode = 'on'", "scaling.apps.orders.mode: found 'on', expected one of off, advise, act"),
-        ("orders.min_workers = 9", "scaling.apps.orders: found 'settings that contradict each other', expected min_w"),
-        ("orders.apps.x.mode = 'act'", "scaling.apps.orders.apps: found an object, expected no such field"),
-        ("orders.eu.mode = 'act'", "scaling.apps.orders.eu: found an object, expected no such field"),
-        ("'or ders'.mode = 'act'", "scaling.apps: found 'or ders', expected a name as key"),
-        ("orders = 4", "scaling.apps.orders: found a whole number, expected an object"),
-    ],
-)
-def test_a_fault_in_the_size_of_one_app_is_named(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(BadConfiguration) as refused:
-        read(tmp_path, f"{LEAST}\n[scaling]\nmax_workers = 8\n[scaling.apps]\n{text}")
-    assert told in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
         ('mode = "on"', "scaling.mode: found 'on', expected one of off, advise, act"),
         ("min_utilisation = 0.8", "scaling: found 'settings that contradict each other', expected min_utilisation"),
         ("min_workers = 5\nmax_workers = 4", "min_workers 5 is above max_workers 4"),
         ('hook = "add"', "scaling.hook: found a string, expected an array"),
+        ("apps.orders.min_worker = 2", "scaling.apps.orders.min_worker: found a whole number, expected no such field"),
+        ("apps.orders.mode = 'on'", "scaling.apps.orders.mode: found 'on', expected one of off, advise, act"),
+        (
+            "max_workers = 8\napps.orders.min_workers = 9",
+            "scaling.apps.orders: found 'settings that contradict each other', expected min_w",
+        ),
+        ("apps.orders.apps.x.mode = 'act'", "scaling.apps.orders.apps: found an object, expected no such field"),
+        ("apps.orders.eu.mode = 'act'", "scaling.apps.orders.eu: found an object, expected no such field"),
+        ("apps.'or ders'.mode = 'act'", "scaling.apps: found 'or ders', expected a name as key"),
+        ("apps.orders = 4", "scaling.apps.orders: found a whole number, expected an object"),
     ],
 )
 def test_a_fault_in_the_size_of_apps_is_named(tmp_path: Path, text: str, told: str) -> None:

@@ -6,7 +6,6 @@
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,21 +55,3 @@ def test_the_files_in_the_readme_are_accepted_as_they_stand() -> None:
     blocks = re.findall(r"^ *```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     agent, controller = (tomllib.loads(block) for block in blocks)
     assert read_configuration(agent).cluster == decode(controller).cluster == "prod"
-
-
-def test_what_is_commented_out_is_the_default(tmp_path: Path) -> None:
-    document = whole(SAMPLES["controller.toml"][0].read_text(), tmp_path)
-    needed = {name: document[name] for name in ("controller", "kafka")}
-    default = decode({**needed, "stream": {"checkpoint_dir": document["stream"]["checkpoint_dir"]}})
-    stated = decode(document)
-    assert stated.balance.remote_tuple_cpu_s == 1e-4  # has no default: nobody knows it before it is measured
-    assert replace(stated.balance, remote_tuple_cpu_s=None) == default.balance
-    limits = stated.execution  # these have no default: no limit
-    assert limits.disruption.max_paused_s_per_hour == 600.0
-    assert limits.restore_host_bytes_s == 20e6
-    limits = replace(limits, disruption=default.execution.disruption)
-    assert replace(limits, restore_host_bytes_s=None) == default.execution
-    for part in ("needs", "lease_s"):
-        assert getattr(stated, part) == getattr(default, part)
-    for part in ("window_s", "watermark_s", "embedded"):
-        assert getattr(stated.stream, part) == getattr(default.stream, part)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.narrow import not_none
 from tests.sim.simulated.broker import Stored
 from tests.sim.simulated.simulation import simulating
 from tests.sim.simulated.timeline import START_S
@@ -87,8 +88,7 @@ def test_every_key_group_gets_the_next_owner_that_was_named(world: World, killed
 
 
 def the_rounds(world: World) -> tuple[Round, ...]:
-    execution = world.checker.execution
-    assert execution is not None
+    execution = not_none(world.checker.execution)
     return tuple(execution.rounds.values())
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.narrow import not_none
 from tests.sim.simulated.simulation import simulating
 from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.traits import OPERATOR, WINDOW_S
@@ -52,8 +53,7 @@ def test_nothing_goes_to_a_host_from_the_moment_its_key_is_revoked(world: World)
     world.revoke(revoked)
     known = world.timeline.now + KNOWN_S
     world.timeline.run_until(known)
-    leader = world.controller._controller
-    assert leader is not None
+    leader = not_none(world.controller._controller)
     assert leader._decider.known.revoked == {revoked}
 
     had = follows(placement_of(world), names)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.controller.cli.findings import levels
 from tests.controller.decider.decider_situations import W0, W1
 from tests.controller.decider.hosted_job import kg
 from tests.controller.loop.test_why import BEGUN, ENDED, EVENTS, EXECUTION, MEASURED, known
+from tests.narrow import not_none
 from trimtab_controller.cli import main
 from trimtab_controller.cli.doctor import command
 from trimtab_controller.cli.doctor.agent_checks import (
@@ -63,6 +63,12 @@ from trimtab_protocol.messages.events import EventMove
 from trimtab_protocol.messages.names import AppId, HostId, Topics, TopicSettings, WorkerId, topic_settings
 from trimtab_protocol.messages.report import Absence, Basis, HostSample, Report, WorkerSample, WorkerState
 from trimtab_protocol.signing.hosts import HostChecking
+
+
+def levels(findings: list[Finding]) -> list[Level]:
+    assert all(finding.remedy for finding in findings if finding.level in (Level.WARNING, Level.FAULT))
+    return [finding.level for finding in findings]
+
 
 KEYS = KeysSeen(signs="k", trusted=("k",), trust_file=Path("t"), trust_mode=0o644)
 
@@ -534,8 +540,7 @@ def test_a_key_group_as_text() -> None:
 
 def test_a_plan_as_text() -> None:
     judged = replace(MEASURED, moves=(EventMove(key_group=kg(1), source=W1, target=W0, measured_pct=21.0, paid=False),))
-    found = explain_plan("1.2", (BEGUN, ENDED, judged))
-    assert found is not None
+    found = not_none(explain_plan("1.2", (BEGUN, ENDED, judged)))
     out = io.StringIO()
     show_plan(found, Console(file=out, width=160, highlight=False, markup=False))
     rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
@@ -553,8 +558,7 @@ def test_a_plan_as_text() -> None:
 
 def test_of_many_moves_the_first_are_shown() -> None:
     moves = tuple(EventMove(key_group=kg(number), source=W1, target=W0) for number in range(50))
-    found = explain_plan("1.2", (replace(BEGUN, moves=moves, moves_total=1_500),))
-    assert found is not None
+    found = not_none(explain_plan("1.2", (replace(BEGUN, moves=moves, moves_total=1_500),)))
     out = io.StringIO()
     show_plan(found, Console(file=out, width=160, highlight=False, markup=False))
     assert "and 1480 more (--json has 50)" in out.getvalue()

@@ -1,11 +1,12 @@
-"""What several tests of the decider speak of: an app on two workers, views and rounds of it, a word to a worker."""
+"""What many tests speak of: an app on two workers, windows, views, plans and rounds of it, commands to workers."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import PlannableView, Worker
-from trimtab_controller.execution.state import Round
+from trimtab_controller.execution.state import Handover, Round, ScalingPhase, WorkerScaling
+from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Basis, WorkerState
@@ -80,8 +81,9 @@ def a_window(
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def a_round(ended_at: float | None) -> Round:
-    return Round(
+def a_round(ended_at: float | None, *handovers: Handover, **changes: object) -> Round:
+    """A plan of the app that began at 900; while `ended_at` is None, it is in flight."""
+    made = Round(
         plan="1.2",
         app=APP,
         reason="r",
@@ -91,20 +93,69 @@ def a_round(ended_at: float | None) -> Round:
         planned=2.0,
         lower_bound=1.0,
         started_at=900.0,
-        handovers=(),
+        handovers=handovers,
         ended_at=ended_at,
     )
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def to_w1(kind: CommandKind, issued_at: float = 1000.0) -> Command:
-    """A stop or a start."""
-    return Command(
+def a_handover(*key_groups: KeyGroup, source: WorkerId = W0, target: WorkerId = W1, **changes: object) -> Handover:
+    """Key groups without standbys go from w0 to w1; w1 runs on h1."""
+    made = Handover(
+        id="1.2-0",
+        key_groups=key_groups,
+        previous=((source,),) * len(key_groups),
+        source=source,
+        target=target,
+        source_host=HostId(f"h{source[1:]}"),
+        target_host=HostId(f"h{target[1:]}"),
+        state_bytes=1,
+        since=1000.0,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def a_plan(*moves: Move, **changes: object) -> Plan:
+    """A plan for balance with these moves; w1 runs on h1."""
+    workers = {worker for move in moves for worker in (move.source, move.target)}
+    made = Plan(
+        app=moves[0].key_group.app,
+        reason=PlanReason.LOAD_DISTANCE,
+        detail="load distance 18.4 above 5.0",
+        moves=moves,
+        hosts={worker: HostId(f"h{worker[1:]}") for worker in workers},
+        before=18.4,
+        planned=1.1,
+        lower_bound=1.1,
+        status="optimal",
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def a_command(
+    kind: CommandKind, worker: WorkerId = W1, issued_at: float = 1000.0, *, app: AppId | None = None, **changes: object
+) -> Command:
+    """A stop or a start, which nobody carries out after a minute; w1 runs on h1."""
+    made = Command(
         cluster="c",
         kind=kind,
         epoch=Epoch(1, 2),
-        host=HostId("h1"),
-        worker=W1,
-        app=None,
+        host=HostId(f"h{worker[1:]}"),
+        worker=worker,
+        app=app,
         issued_at=issued_at,
         deadline=issued_at + 60.0,
     )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def a_scaling(
+    kind: CommandKind,
+    worker: WorkerId = W1,
+    at: float = 1000.0,
+    phase: ScalingPhase = ScalingPhase.DONE,
+    **of_command: object,
+) -> WorkerScaling:
+    """How far a stop or a start has got; unless `issued_at` is given, the phase began when it was sent."""
+    command = a_command(kind, worker, **{"issued_at": at, **of_command})  # type: ignore[arg-type]
+    return WorkerScaling(command=command, phase=phase, at=at)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_load, a_node, a_window, kg
+from tests.narrow import only_one
 from trimtab_controller.decider.events import Decided, IntentsChanged, SnapshotArrived, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.decision import Decision
@@ -16,19 +17,10 @@ SETTINGS = Settings(
     max_migrations=2, load_distance=5.0, min_interval_s=30.0, smoothing=0.5, min_windows=1, min_gain=0.5
 )
 
-
 NEEDS = Requirements(max_age_s=45.0)
-
-
 PAUSE = Pause(by="op", at=1.0, reason="maintenance")
-
-
 DRAIN_W1 = Drain(worker=W1, by="op", at=1.0, reason="kernel")
-
-
 ON_W0 = {kg(0): W0, kg(1): W0, kg(2): W0}
-
-
 BALANCED = {kg(0): W0, kg(1): W1}
 
 
@@ -44,6 +36,12 @@ def window(
     return SnapshotArrived(snapshot=a_window(end_s, [a_node(worker, capacity=1.0) for worker in workers], rows))
 
 
+def with_all(arrived: SnapshotArrived, **fields: object) -> SnapshotArrived:
+    """The same window, in which all workers report these fields."""
+    nodes = tuple(replace(row, **fields) for row in arrived.snapshot.nodes)  # type: ignore[arg-type]
+    return SnapshotArrived(snapshot=replace(arrived.snapshot, nodes=nodes))
+
+
 def decider(present: Execution, *intents: Intent, acting: bool = True, **settings: object) -> Decider:
     made = Decider(SETTINGS, NEEDS, present, acting=acting, **settings)  # type: ignore[arg-type]
     made.on_event(1000.0, IntentsChanged(intents=intents))
@@ -56,8 +54,7 @@ def decided(actions: list) -> Decision:
 
 
 def only(actions: list) -> Decision:
-    [action] = actions
-    assert isinstance(action, Decided), action
+    action = only_one(Decided, actions)
     return action.decision
 
 

@@ -18,8 +18,6 @@ from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
 
 NEEDS = Requirements(min_coverage=0.95, max_age_s=45.0, lost_worker_s=60.0)
-
-
 END_S = 1010.0
 
 
@@ -34,8 +32,6 @@ def snapshot(nodes: list[NodeWindow], key_groups: list[KeyGroupWindow], **change
 
 
 WHOLE = snapshot([a_node(W0), a_node(W1)], [owned(0, W0), owned(1, W0), owned(2, W1)])
-
-
 PLACEMENT = placement_of("c", APP, Epoch(1, 1), {kg(0): W0, kg(1): W0, kg(2): W1}, None)
 
 

@@ -55,13 +55,6 @@ def admitted(view: PlannableView, settings: Settings, windows: int = 1) -> Skip 
     return admit(100.0, view, evaluate(view), Execution(generation=1), settings, windows=windows)
 
 
-def test_inside_the_band_only_albic_looks_for_a_plan() -> None:
-    assert of_type(Skip, admitted(crossed(), MILP)).reason is SkipReason.INSIDE_BAND
-    assert admitted(crossed(), ALBIC) == SolveWanted(
-        view=crossed(), reason=PlanReason.COLLOCATION, detail="collocation 0%", balancing=False
-    )
-
-
 def test_albic_waits_for_windows_and_rests_where_nothing_is_apart_or_nothing_flows() -> None:
     early = of_type(Skip, admitted(crossed(), replace(ALBIC, min_windows=3), windows=2))
     assert early.reason is SkipReason.TOO_FEW_WINDOWS

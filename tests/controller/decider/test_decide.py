@@ -9,13 +9,14 @@ from tests.controller.decider.decider_situations import (
     OPERATOR,
     W0,
     W1,
+    a_command,
     a_worker,
     kg,
     owned,
     plannable,
-    to_w1,
 )
 from tests.controller.decider.deciders import window
+from tests.narrow import not_none
 from trimtab_controller.decider.memory.evaluate import Evaluation
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.policies.admission import SolveWanted, admit
@@ -34,7 +35,7 @@ from trimtab_protocol.messages.report import WorkerState
 
 OTHER = AppId("other")
 SETTINGS = Settings(load_distance=5.0, min_interval_s=30.0, min_windows=1)
-STOP = to_w1(CommandKind.STOP)
+STOP = a_command(CommandKind.STOP)
 
 
 def view(owners: dict[KeyGroup, WorkerId], start_s: float = 1000.0, load: float = 10.0) -> PlannableView:
@@ -93,12 +94,15 @@ def test_a_stop_is_asked_for_again_after_a_while_that_doubles(times: int, start_
 def test_a_start_says_what_has_happened(
     kind: CommandKind, phase: ScalingPhase, intents: list[Intent], why: str
 ) -> None:
-    present = Execution(generation=1, scalings={W1: WorkerScaling(command=to_w1(kind), phase=phase, at=1000.0)})
+    present = Execution(generation=1, scalings={W1: WorkerScaling(command=a_command(kind), phase=phase, at=1000.0)})
     now, known = 1000.0 + SCALING_PATIENCE_S, seen()
 
     found = to_start(now, present, frozenset(), known, intents)
     assert found == Scaled(kind=CommandKind.START, worker=W1, host=HostId("h1"), detail=why)
     assert to_start(now, present, DRAINING, known, intents) is None
+    assert to_start(now, present, frozenset(), WindowResult(), intents) is None, "nobody would answer"
+    too_early = to_start(now - 0.1, present, frozenset(), known, intents)
+    assert (too_early is None) is (phase is ScalingPhase.FAILED)
 
 
 def seen(**of_w1: object) -> WindowResult:
@@ -123,7 +127,7 @@ def test_a_start_is_not_tried_again_where_the_answer_cannot_change(
     refusal: Refusal | None, of_w1: dict[str, object], tried: bool
 ) -> None:
     """After `undrain`, of a worker that runs under systemd and has no command, the start was tried every minute."""
-    start = to_w1(CommandKind.START)
+    start = a_command(CommandKind.START)
     failed = WorkerScaling(command=start, phase=ScalingPhase.FAILED, at=1000.0, refusal=refusal)
     found = to_start(1111.0, Execution(generation=1, scalings={W1: failed}), frozenset(), seen(**of_w1), [])
     assert (found is not None) is tried
@@ -132,8 +136,7 @@ def test_a_start_is_not_tried_again_where_the_answer_cannot_change(
 def test_who_starts_a_drained_worker_again_and_again_is_asked_to_end_it() -> None:
     done = WorkerScaling(command=STOP, phase=ScalingPhase.DONE, at=1100.0, times=4)
     present, drain = Execution(generation=1, scalings={W1: done}), Drain(worker=W1, by="op", at=510.0, reason="kernel")
-    snapshot = seen(state=WorkerState.RUNNING).snapshot
-    assert snapshot is not None
+    snapshot = not_none(seen(state=WorkerState.RUNNING).snapshot)
     [concern] = drain_concerns(present, snapshot, DRAINING, [drain])
     assert (concern.kind, concern.app, concern.workers) == (ConcernKind.DRAINED_RUNS, APP, (W1,))
     assert concern.detail == (

@@ -14,7 +14,7 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
@@ -40,9 +40,7 @@ def deciding(owners: dict[KeyGroup, WorkerId], used_s: float, *intents: Intent) 
 
 
 def asked(actions: list[Action]) -> Solve:
-    [action] = actions
-    assert isinstance(action, Solve), action
-    return action
+    return only_one(Solve, actions)
 
 
 USED_UP = "the disruption budget is used up: 10.0 of 10 paused key-group seconds in the last hour; room again in 60 min"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, a_scaling, kg
 from tests.controller.decider.deciders import (
     BALANCED,
     DRAIN_W1,
@@ -17,9 +17,9 @@ from tests.controller.decider.deciders import (
     execution,
     only,
     window,
+    with_all,
 )
-from tests.controller.decider.hosted_job import HostedJob, Machine
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -34,7 +34,6 @@ from trimtab_controller.decider.memory.predictions import RoundMeasured
 from trimtab_controller.decider.policies.judgement import DrainBlocked
 from trimtab_controller.decider.values.decision import (
     Adopted,
-    Decision,
     Forgotten,
     IntentRefused,
     Planned,
@@ -47,19 +46,17 @@ from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.events import ExecutionLimits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
+from trimtab_controller.execution.state import Execution, ScalingPhase, placement_of
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, NoAnswer, Stuck
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, ForgetApp, ForgetWorker, Intent
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import WorkerState
 
 
 def test_a_plan_from_snapshot_and_answer() -> None:
     made = decider(execution(ON_W0))
-    [solve] = made.on_event(1011.0, window(ON_W0))
-    assert isinstance(solve, Solve)
+    only_one(Solve, made.on_event(1011.0, window(ON_W0)))
     assert made.on_event(1021.0, window(ON_W0, 1020.0)) == [], "one question at a time"
     decision = only(made.on_event(1021.5, answer((2, 1))))
     plan = Plan(
@@ -188,8 +185,7 @@ def test_loads_are_believed_after_enough_windows_but_a_drain_need_not_wait() -> 
     assert isinstance(second, Solve), "steady loads"
     draining = Decider(settings, NEEDS, execution(BALANCED), acting=True)
     draining.on_event(1000.0, IntentsChanged(intents=(DRAIN_W1,)))
-    [at_once] = draining.on_event(1011.0, window(BALANCED))
-    assert isinstance(at_once, Solve)
+    only_one(Solve, draining.on_event(1011.0, window(BALANCED)))
 
 
 def test_what_may_be_noise_moves_nothing_until_it_has_lasted() -> None:
@@ -271,8 +267,7 @@ def test_apps_stay_known_when_a_window_shows_too_little_and_say_what_is_missing(
 
 def test_a_dry_run_plans_from_the_reports_and_adopts_nothing() -> None:
     made = decider(execution(None), acting=False)
-    [action] = made.on_event(1011.0, window(ON_W0))
-    assert isinstance(action, Solve)
+    only_one(Solve, made.on_event(1011.0, window(ON_W0)))
 
 
 # ---- what the decider makes of the solver's answers, and of what happens while the solver works
@@ -304,16 +299,6 @@ def test_what_a_newer_window_lacks_counts_while_the_solver_works() -> None:
     assert made.on_event(1021.0, window(ON_W0, 1020.0, workers=(W0,))) == []
     decision = of_type(Skip, only(made.on_event(1021.5, answer((2, 1)))))
     assert decision.reason is SkipReason.HOSTS_LOST
-
-
-def test_a_worker_that_is_lost_while_the_solver_works_is_given_nothing() -> None:
-    made = decider(execution(ON_W0))
-    made.on_event(1011.0, window(ON_W0))
-    later = window(ON_W0, 1020.0).snapshot
-    nodes = (later.nodes[0], replace(later.nodes[1], state=WorkerState.RECOVERING))
-    made.on_event(1021.0, SnapshotArrived(snapshot=replace(later, nodes=nodes)))
-    decision = of_type(Skip, only(made.on_event(1021.5, answer((2, 1)))))
-    assert decision.reason is SkipReason.WORKER_NOT_RUNNING
 
 
 def test_an_app_that_nothing_makes_better_does_not_keep_the_others_waiting() -> None:
@@ -362,16 +347,6 @@ def test_the_placement_follows_renamed_merged_and_shrunk_operators_and_says_so()
     )
     adopted = placement_of("c", APP, Epoch(1, 2), decision.owners, made._situation.execution.placements[APP])
     assert adopted.owners == {TOTALS: ((W0,),), counts: ((W1,),)}
-
-
-def test_while_workers_of_two_versions_run_nothing_is_decided() -> None:
-    versions = declared(window(BALANCED), {OPERATOR: 3}, {TOTALS: 3})
-    decision = of_type(Skip, only(decider(execution(BALANCED)).on_event(1011.0, versions)))
-    assert decision.reason is SkipReason.OPERATORS_DIFFER
-    assert decision.detail == (
-        "app: operators_differ: its workers declare different operators; w0: sums with 3 key groups; "
-        "w1: totals with 3 key groups"
-    )
 
 
 def test_what_key_groups_did_is_forgotten_with_them() -> None:
@@ -425,8 +400,7 @@ def test_the_app_with_a_worker_to_be_drained_comes_first_then_the_larger_load_di
     drain = Drain(worker=WorkerId("x0"), by="op", at=1.0, reason="kernel")
     solved = []
     for intents in ((), (drain,)):
-        [action] = decider(execution(None, placements=placements), *intents).on_event(1011.0, arrived)
-        assert isinstance(action, Solve)
+        action = only_one(Solve, decider(execution(None, placements=placements), *intents).on_event(1011.0, arrived))
         solved.append(action.view.app)
     assert solved == [APP, other]
 
@@ -447,12 +421,11 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     made = decider(execution(owners), DRAIN_W1)
     decision = only(made.on_event(1011.0, window(owners)))
     assert decision == Scaled(kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained")
-    stop = to_w1(CommandKind.STOP, 1011.0)
-    sent = execution(owners, scalings={W1: WorkerScaling(command=stop, phase=ScalingPhase.SENT, at=1011.0)})
+    sent = execution(owners, scalings={W1: a_scaling(CommandKind.STOP, at=1011.0, phase=ScalingPhase.SENT)})
     made.on_event(1011.0, ExecutionChanged(execution=sent))
     waiting = of_type(Skip, only(made.on_event(1021.0, window(owners, 1020.0))))
     assert waiting.reason is SkipReason.SCALING_IN_FLIGHT
-    done = execution(owners, scalings={W1: WorkerScaling(command=stop, phase=ScalingPhase.DONE, at=1022.0)})
+    done = execution(owners, scalings={W1: a_scaling(CommandKind.STOP, at=1022.0)})
     made.on_event(1022.0, ExecutionChanged(execution=done))
     alone = only(made.on_event(1041.0, window(owners, 1040.0, workers=(W0,))))
     assert isinstance(alone, Skip), "it is not missed"
@@ -465,32 +438,11 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     assert (start.kind, start.worker, start.host) == (CommandKind.START, W1, HostId("h1"))
 
 
-def test_a_start_that_failed_is_repeated_as_soon_as_its_host_reports_but_not_at_once() -> None:
-    owners = {kg(0): W0, kg(1): W0}
-    start = to_w1(CommandKind.START, 1000.0)
-    failed = execution(owners, scalings={W1: WorkerScaling(command=start, phase=ScalingPhase.FAILED, at=1062.0)})
-    made = decider(failed)
-
-    def decide(end_s: float, *hosts: str) -> Decision:
-        seen = window(owners, end_s, workers=(W0,)).snapshot
-        there = tuple(replace(seen.hosts[0], host=HostId(host)) for host in hosts)
-        return only(made.on_event(end_s + 1.0, SnapshotArrived(snapshot=replace(seen, hosts=there))))
-
-    assert isinstance(decide(1080.0, "h0", "h1"), Skip), "it has just failed"
-    assert isinstance(decide(1130.0, "h0"), Skip), "nobody would answer"
-    repeated = of_type(Scaled, decide(1140.0, "h0", "h1"))
-    assert (repeated.kind, repeated.worker, repeated.host) == (CommandKind.START, W1, HostId("h1"))
-
-
 # ---- `trimtab forget`: apps and workers that are gone for good
 
 
 FORGET_APP = ForgetApp(app=APP, by="op", at=1.0, reason="replaced")
-
-
 FORGET_W1 = ForgetWorker(worker=W1, by="op", at=1.0, reason="renamed")
-
-
 OTHER = {KeyGroup(AppId("other"), OPERATOR, at): WorkerId(f"w{7 + at}") for at in range(2)}
 
 
@@ -499,14 +451,9 @@ def two_apps() -> Execution:
     return replace(execution(ON_W0), placements={**execution(ON_W0).placements, AppId("other"): other})
 
 
-def of_app(event: SnapshotArrived, app: str) -> SnapshotArrived:
-    nodes = tuple(replace(row, app=AppId(app)) for row in event.snapshot.nodes)
-    return SnapshotArrived(snapshot=replace(event.snapshot, nodes=nodes))
-
-
 def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost() -> None:
     made = decider(two_apps(), PAUSE)
-    made.on_event(1011.0, of_app(window(OTHER, 1010.0, workers=tuple(OTHER.values())), "other"))
+    made.on_event(1011.0, with_all(window(OTHER, 1010.0, workers=tuple(OTHER.values())), app=AppId("other")))
     made.on_event(1021.0, window(ON_W0, 1020.0))
     lost = of_type(NotReady, made.known.views[AppId("other")])
     assert lost.reason is SkipReason.HOSTS_LOST, "its two, of four"
@@ -533,7 +480,7 @@ def test_who_still_runs_is_not_forgotten() -> None:
 
 
 def test_to_refuse_it_harms_no_plan_of_another_app() -> None:
-    plan = replace(a_round(None), app=AppId("other"))
+    plan = a_round(None, app=AppId("other"))
     present = replace(two_apps(), rounds={AppId("other"): plan})
     made, machine = decider(present, FORGET_APP), ExecutionMachine("c", ExecutionLimits(), present)
     event = only(made.on_event(1011.0, window(BALANCED)))
@@ -543,7 +490,7 @@ def test_to_refuse_it_harms_no_plan_of_another_app() -> None:
 
 
 def test_a_forgotten_worker_is_not_waited_for_started_or_drained() -> None:
-    stopped = WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)
+    stopped = a_scaling(CommandKind.STOP, at=900.0)
     made = decider(execution({**BALANCED, kg(2): W0}, scalings={W1: stopped}), DRAIN_W1, FORGET_W1)
     alone = {kg(0): W0, kg(1): W0, kg(2): W0}
     decision = of_type(Forgotten, only(made.on_event(1011.0, window(alone, workers=(W0,)))))
@@ -567,25 +514,4 @@ def test_nothing_is_forgotten_while_a_round_is_in_flight_on_hold_or_in_a_dry_run
 # ---- A worker that joins while key groups move: every round is small, and the next one plans with it
 
 
-H0, H1, H2 = map(HostId, ("h0", "h1", "h2"))
 W0, W1, W2 = map(WorkerId, ("w0", "w1", "w2"))
-
-
-def test_the_next_round_of_a_drain_gives_to_a_worker_that_has_joined() -> None:
-    owners = {kg(number): W0 if number < 12 else W1 for number in range(16)}
-    made = HostedJob(
-        machines={H0: Machine(4.0), H1: Machine(4.0)},
-        workers={W0: H0, W1: H1},
-        owners=owners,
-        rates=dict.fromkeys(owners, 40.0),
-    )
-    decider = made.decider(max_migrations=4)
-    decider.on_event(0.0, IntentsChanged(intents=(Drain(worker=W0, by="ann", at=1.0, reason="test"),)))
-    (first,) = [each for each in made.round(decider) if isinstance(each, Planned)]
-    assert {move.target for move in first.plan.moves} == {W1}
-    assert len(first.plan.moves) == 4, "the budget of a round, so that most of the drain is still to come"
-    made.machines[H2], made.workers[W2] = Machine(4.0), H2
-    for _ in range(4):
-        made.round(decider)
-    counts = list(made.owners.values())
-    assert (counts.count(W0), counts.count(W1), counts.count(W2)) == (0, 8, 8)

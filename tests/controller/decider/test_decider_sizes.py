@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
+from tests.controller.decider.decider_situations import APP, W0, W1, a_scaling, kg
 from tests.controller.decider.deciders import BALANCED, NEEDS, PAUSE, SETTINGS, answer, execution, only, window
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import (
     ExecutionChanged,
     HookEnded,
@@ -62,8 +62,7 @@ def seen(end_s: float, cpu: float, *pool: WorkerId, again: tuple[WorkerId, ...] 
 
 def started(worker: WorkerId = W1, phase: ScalingPhase = ScalingPhase.DONE, at: float = 900.0) -> dict:
     """Scalings in which the controller started w1 for the app."""
-    command = replace(to_w1(CommandKind.START, at - 1.0), app=APP, worker=worker, host=HostId(f"h{worker[1:]}"))
-    return {worker: WorkerScaling(command=command, phase=phase, at=at)}
+    return {worker: a_scaling(CommandKind.START, worker, at, phase, app=APP, issued_at=at - 1.0)}
 
 
 def decisions(made: Decider, cpu: float, *pool: WorkerId, windows: int = 2) -> list[Decision]:
@@ -139,8 +138,7 @@ def test_mode_off_says_nothing_but_a_word_acts() -> None:
     decisions(made, 0.95, W2)
     assert made.known.sizes == {}
     word = Scale(app=APP, workers=3, by="ann", at=1.0, reason="a sale")
-    [found] = decisions(decider(execution(BALANCED), word, scaling=off), 0.5, W2, windows=1)
-    assert isinstance(found, Resized)
+    found = only_one(Resized, decisions(decider(execution(BALANCED), word, scaling=off), 0.5, W2, windows=1))
     assert list(found.start) == [W2]
 
 
@@ -148,9 +146,8 @@ def test_mode_off_says_nothing_but_a_word_acts() -> None:
 def test_a_worker_that_a_rolling_restart_takes_away_needs_no_other_in_its_place(stopped: bool) -> None:
     wish = RollingRestart(app=APP, workers=(W0, W1), by="ann", at=900.0, reason="release")
     word = Scale(app=APP, workers=2, by="ann", at=1.0, reason="a sale")
-    command = replace(to_w1(CommandKind.STOP, 950.0), app=None, worker=W0, host=HostId("h0"))
     owners = {kg(0): W1, kg(1): W1} if stopped else BALANCED
-    scalings = {W0: WorkerScaling(command=command, phase=ScalingPhase.DONE, at=950.0)} if stopped else {}
+    scalings = {W0: a_scaling(CommandKind.STOP, W0, 950.0)} if stopped else {}
     made = decider(execution(owners, scalings=scalings), wish, word)
     for number in range(3):
         at = 1010.0 + 10.0 * number
@@ -167,11 +164,9 @@ def test_a_worker_that_a_rolling_restart_takes_away_needs_no_other_in_its_place(
 
 def test_a_worker_that_is_started_after_its_drain_is_waited_for_before_another_one_is_started() -> None:
     word = Scale(app=APP, workers=2, by="ann", at=1.0, reason="a sale")
-    command = replace(to_w1(CommandKind.START, 949.0), app=None, worker=W0, host=HostId("h0"))
     owners = {kg(0): W1, kg(1): W1}
     for declared, waited in ((APP, True), (None, False)):
-        scalings = {W0: WorkerScaling(command=command, phase=ScalingPhase.DONE, at=950.0)}
-        made = decider(execution(owners, scalings=scalings), word)
+        made = decider(execution(owners, scalings={W0: a_scaling(CommandKind.START, W0, 950.0)}), word)
         snapshot = window(owners, 1010.0, cpu=0.3).snapshot
         away, in_pool = seen(1010.0, 0.3, W0, W2).snapshot.nodes[-2:]
         nodes = (*(row for row in snapshot.nodes if row.worker == W1), replace(away, declared=declared), in_pool)
@@ -220,8 +215,7 @@ def test_only_a_worker_that_its_agent_can_start_again_leaves_and_its_drain_is_it
 def test_a_leaving_worker_is_drained_stopped_and_not_started_again() -> None:
     sizes = {APP: AppSize(leaving=(W1,), changes=(CHANGE,))}
     made = decider(execution(BALANCED, sizes=sizes, scalings=started()))
-    [solve] = made.on_event(1011.0, seen(1010.0, 0.1))
-    assert isinstance(solve, Solve)
+    solve = only_one(Solve, made.on_event(1011.0, seen(1010.0, 0.1)))
     assert [worker.id for worker in solve.view.workers if worker.draining] == [W1]
 
     empty = {kg(0): W0, kg(1): W0}
@@ -229,8 +223,7 @@ def test_a_leaving_worker_is_drained_stopped_and_not_started_again() -> None:
     stop = only(made.on_event(1011.0, window(empty)))
     assert (stop.kind, stop.worker, stop.app, names_of(stop)) == (CommandKind.STOP, W1, APP, ("stop", "size"))
 
-    command = replace(to_w1(CommandKind.STOP, 950.0), app=APP)
-    stopped = {W1: WorkerScaling(command=command, phase=ScalingPhase.DONE, at=960.0)}
+    stopped = {W1: a_scaling(CommandKind.STOP, at=960.0, app=APP)}
     made = decider(execution(empty, sizes={APP: AppSize(changes=(CHANGE,))}, scalings=stopped))
     one = window(empty, 1010.0, workers=(W0,))
     assert isinstance(only(made.on_event(1011.0, one)), Skip)

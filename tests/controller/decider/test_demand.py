@@ -235,7 +235,7 @@ class Steered:
                     self.plans.append(planned)
                     moves = planned.plan.moves
                     self.job.owners = {**self.job.owners, **{move.key_group: move.target for move in moves}}
-                    done = replace(a_round(self.now), plan=f"1.{len(self.plans)}", planned=planned.plan.planned)
+                    done = a_round(self.now, plan=f"1.{len(self.plans)}", planned=planned.plan.planned)
                     self.execution = replace(self.execution, rounds={APP: replace(done, started_at=self.now)})
                     self._place()
                 case Decided(decision=Skip(reason=reason)):

@@ -34,8 +34,9 @@ def test_load_distance_is_relative_to_capacity_and_one_sided_for_a_drained_worke
 def test_loads_are_a_mean_at_first_then_smoothed_and_noise_is_what_was_not_foreseen() -> None:
     history, seen = LoadHistory(), []
     for cpu in (0.1, 0.3, 0.5):
-        view = look(snapshot([node(W0), node(W1)], [owned(0, W0, cpu), owned(1, W1)]), placement=None)
-        assert isinstance(view, MeasuredView)
+        view = of_type(
+            MeasuredView, look(snapshot([node(W0), node(W1)], [owned(0, W0, cpu), owned(1, W1)]), placement=None)
+        )
         smoothed, history = follow(view, history, 0.5)
         [changing, steady] = smoothed.key_groups
         assert steady.load == pytest.approx(10.0)

@@ -8,7 +8,7 @@ import pytest
 from tests.controller.decider.decider_situations import APP, kg
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.observed_snapshots import known_gaps, owned, snapshot
-from tests.narrow import of_type
+from tests.narrow import not_none, of_type, only_one
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.observe import Liveness, observe
@@ -59,9 +59,9 @@ def without(worker: WorkerId) -> dict[KeyGroup, WorkerId]:
 
 def look(seen: Snapshot, placement: Placement | None = PLACEMENT, liveness: Liveness | None = None) -> MeasuredView:
     liveness = liveness or Liveness()
-    view = observe(seen, APP, placement=placement, draining=frozenset(), liveness=liveness, needs=NEEDS)
-    assert isinstance(view, MeasuredView), view
-    return view
+    return of_type(
+        MeasuredView, observe(seen, APP, placement=placement, draining=frozenset(), liveness=liveness, needs=NEEDS)
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,24 +154,14 @@ def test_an_owner_that_runs_another_app_now_is_fixed_until_somebody_of_this_app_
 
 def test_the_first_placement_waits_for_every_worker_but_not_for_one_that_only_reports() -> None:
     restarting = snapshot(nodes(**{LAST: {"state": WorkerState.RECOVERING}}), rows(without(LAST)))
-    found = observe(restarting, APP, placement=None, draining=frozenset(), liveness=Liveness(), needs=NEEDS)
-    assert isinstance(found, NotReady)
+    found = of_type(
+        NotReady, observe(restarting, APP, placement=None, draining=frozenset(), liveness=Liveness(), needs=NEEDS)
+    )
     assert found.reason is SkipReason.WORKER_NOT_RUNNING
 
     view = look(snapshot(nodes(**{LAST: {"steering": False}}), rows()), None)
-    adopted = drift(view, None)
-    assert adopted is not None
+    adopted = not_none(drift(view, None))
     assert adopted.owners == OWNERS
-
-
-def test_nothing_is_planned_around_other_operators() -> None:
-    """A worker that has come back with another version of the app."""
-    declared = {each.worker: {"operators": {kg(0).operator: 2 * COUNT}} for each in nodes()}
-    declared[LAST] = {"operators": {kg(0).operator: 2 * COUNT + 1}, "steering": False}  # type: ignore[dict-item]
-    seen = snapshot(nodes(**declared), rows())
-    found = observe(seen, APP, placement=PLACEMENT, draining=frozenset(), liveness=Liveness(), needs=NEEDS)
-    assert isinstance(found, NotReady)
-    assert found.reason is SkipReason.OPERATORS_DIFFER
 
 
 # ---- how much is unknown
@@ -234,13 +224,10 @@ def test_a_plan_is_made_around_a_worker_that_is_away() -> None:
     decider.on_event(1010.0, window(0, snapshot(nodes(), rows())))
     heavy = rows(without(LAST), w0=0.4)
 
-    (solve,) = decider.on_event(1020.0, window(1, snapshot(nodes(**{LAST: None}), heavy)))
-    assert isinstance(solve, Solve)
+    solve = only_one(Solve, decider.on_event(1020.0, window(1, snapshot(nodes(**{LAST: None}), heavy))))
     assert LAST not in {worker.id for worker in solve.view.workers}
     found = answer(question_of(solve.view, Settings(), 0.5))
-    (plan,) = decided(decider.on_event(1020.5, SolverAnswered(answer=found)))
-
-    assert isinstance(plan, Planned)
+    plan = only_one(Planned, decided(decider.on_event(1020.5, SolverAnswered(answer=found))))
     assert plan.plan.detail.endswith(f"around {LAST}")
     assert LAST not in {end for move in plan.plan.moves for end in (move.source, move.target)}
     assert decider.known.gaps[APP].stale == 2
@@ -249,16 +236,13 @@ def test_a_plan_is_made_around_a_worker_that_is_away() -> None:
 def test_a_worker_that_is_away_when_the_solver_answers_is_not_planned_with() -> None:
     decider = a_decider()
     asking_for_none = [replace(each, standbys=None) for each in nodes()]
-    (solve,) = decider.on_event(1010.0, window(0, snapshot(asking_for_none, rows(w0=0.4))))
-    assert isinstance(solve, Solve)
+    solve = only_one(Solve, decider.on_event(1010.0, window(0, snapshot(asking_for_none, rows(w0=0.4)))))
     found = of_type(Answer, answer(question_of(solve.view, Settings(), 0.5)))
     target = solve.view.workers[found.moves[0][1]].id
     left = [each for each in asking_for_none if each.worker != target]
     assert decider.on_event(1020.0, window(1, snapshot(left, rows(without(target), w0=0.4)))) == []
 
-    (skip,) = decided(decider.on_event(1020.5, SolverAnswered(answer=found)))
-
-    assert isinstance(skip, Skip)
+    skip = only_one(Skip, decided(decider.on_event(1020.5, SolverAnswered(answer=found))))
     assert skip.reason is SkipReason.WORKER_MISSING
     assert target in skip.detail
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from tests.controller.decider.sized_apps import facts, verdict, worker
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.standbys import WRITTEN_S
@@ -113,8 +113,7 @@ def test_key_groups_go_only_where_the_link_has_room_for_their_traffic(settings: 
     made.input_bytes = 1000.0
     made.owners = dict.fromkeys(made.owners, W0)
     decider = made.decider(**settings)
-    (decision,) = made.round(decider)
-    assert isinstance(decision, Planned)
+    decision = only_one(Planned, made.round(decider))
     assert len(decision.plan.moves) == room
     assert "full: incoming traffic of h1 (0." in decision.plan.detail
     assert [each for each in made.round(decider) if isinstance(each, Planned)] == []

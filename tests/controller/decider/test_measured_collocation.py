@@ -61,7 +61,7 @@ class Watched:
 
     def _carry_out(self, now: float, planned: bool) -> None:
         self.plans += planned
-        done = replace(a_round(now), plan=f"1.{self.plans}", started_at=now, planned=0.0)
+        done = a_round(now, plan=f"1.{self.plans}", started_at=now, planned=0.0)
         placement = placement_of("c", APP, Epoch(1, 1), self.job.owners, None)
         execution = Execution(generation=1, placements={APP: placement}, rounds={APP: done} if self.plans else {})
         self.decider.on_event(now, ExecutionChanged(execution=execution))

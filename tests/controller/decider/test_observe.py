@@ -10,7 +10,7 @@ import pytest
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, kg
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.observed_snapshots import END_S, NEEDS, WHOLE, look, owned, reason_of, snapshot
-from tests.narrow import of_type
+from tests.narrow import not_none, of_type
 from trimtab_controller.decider.memory import observe
 from trimtab_controller.decider.memory.evaluate import evaluate
 from trimtab_controller.decider.memory.observe import Delays, Liveness, check_cluster, held_apps
@@ -47,9 +47,7 @@ def test_a_load_that_is_unknown_names_its_worker_and_the_reason() -> None:
     nodes = (node(W0, unknown="its agents' steps take 0.3 s"), node(W1))
     key_groups = (owned(0, W0), owned(1, W0, cpu=None), owned(2, W1, cpu=None))
 
-    found = look(replace(WHOLE, nodes=nodes, key_groups=key_groups))
-
-    assert isinstance(found, NotReady)
+    found = of_type(NotReady, look(replace(WHOLE, nodes=nodes, key_groups=key_groups)))
     assert found.detail == (
         "workers that could not measure their loads: w1 (it does not say why), w0 (its agents' steps take 0.3 s)"
     )
@@ -104,9 +102,6 @@ def test_a_worker_that_left_long_ago_and_owns_nothing_does_not_block() -> None:
     assert [worker.id for worker in view.workers] == [W0]
 
 
-# ---- workers that declare different operators, only report, share a name or run another app
-
-
 # ---- what the workers declare
 
 
@@ -127,8 +122,9 @@ def seen_with(declared: tuple[NodeWindow, ...], *rows: KeyGroupWindow) -> Snapsh
 
 def test_the_key_groups_are_those_that_the_workers_declare_whatever_the_placement_says() -> None:
     renamed = {TOTALS: 2}
-    found = look(seen_with(declaring(renamed, renamed), *of(OPERATOR, W0, W0, W1), *of(TOTALS, W0, W1)))
-    assert isinstance(found, MeasuredView)
+    found = of_type(
+        MeasuredView, look(seen_with(declaring(renamed, renamed), *of(OPERATOR, W0, W0, W1), *of(TOTALS, W0, W1)))
+    )
     assert found.owners == {KeyGroup(APP, TOTALS, 0): W0, KeyGroup(APP, TOTALS, 1): W1}, "of before the change: none"
 
 
@@ -261,8 +257,7 @@ def test_stale_and_incomplete_snapshots_are_refused(
 
 
 def test_a_window_that_is_old_when_it_comes_may_mean_a_wrong_clock() -> None:
-    found = check_cluster(WHOLE, END_S + 185.0, Liveness(), NEEDS)
-    assert found is not None
+    found = not_none(check_cluster(WHOLE, END_S + 185.0, Liveness(), NEEDS))
     assert found.detail == "the window that has just come ended 185 s ago: Spark is late, or this clock is ahead"
 
 
@@ -311,8 +306,7 @@ def test_low_coverage_names_the_hosts_that_no_longer_report() -> None:
     liveness = Liveness()
     liveness.observe(snapshot([node(WorkerId(f"w{index}")) for index in range(5)], []), [])
     seen = snapshot([node(WorkerId(f"w{index}")) for index in range(4)], [], hosts_seen=4, hosts_expected=5)
-    found = check_cluster(seen, END_S, liveness, NEEDS)
-    assert found is not None
+    found = not_none(check_cluster(seen, END_S, liveness, NEEDS))
     assert found.detail == "4 of 5 hosts reported, 95% needed; no longer: h4"
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.controller.decider.decider_situations import APP, a_worker, kg, owned, plannable, to_w1
+from tests.controller.decider.decider_situations import APP, a_plan, a_scaling, a_worker, kg, owned, plannable
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.lost_worker import (
     CPU,
@@ -26,7 +26,7 @@ from tests.controller.decider.lost_worker import (
     stated,
     targets,
 )
-from tests.narrow import of_type
+from tests.narrow import not_none, of_type, only_one
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -52,12 +52,10 @@ from trimtab_controller.execution.state import (
     ENDED,
     Execution,
     HandoverPhase,
-    ScalingPhase,
-    WorkerScaling,
     next_owned,
     placement_of,
 )
-from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.plan import Move, PlanReason
 from trimtab_models.dyndl.targets import OnlineRestore, choose_online
 from trimtab_models.instances.scheduling import TableCost
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
@@ -182,14 +180,6 @@ def test_more_orphans_than_a_plan_may_have_are_named_at_once(monkeypatch: pytest
     assert {len(row) for row in found.rows.values()} == {2}
 
 
-# --- a plan that grows ------------------------------------------------------------------------------------------------
-
-
-# --- another plan is in flight ----------------------------------------------------------------------------------------
-
-
-# --- beside another app -----------------------------------------------------------------------------------------------
-
 OTHER = AppId("other")
 
 
@@ -246,8 +236,7 @@ def test_the_stop_of_another_worker_does_not_keep_orphans_waiting(worker: str, w
     made = decider_of_two()
     decision_of(made, 0, of_two(seen(0)))
     decision_of(made, 1, of_two(replace(seen(1, lost=W0))))
-    command = replace(to_w1(CommandKind.STOP), worker=WorkerId(worker), host=HostId("oh1"))
-    stopped = WorkerScaling(command=command, phase=ScalingPhase.DONE, at=1025.0)
+    stopped = a_scaling(CommandKind.STOP, WorkerId(worker), 1025.0, host=HostId("oh1"))
     present = replace(two_apps(), scalings={WorkerId(worker): stopped})
     made.on_event(1025.0, ExecutionChanged(execution=present))
     placed: dict[AppId, int] = {}
@@ -394,17 +383,7 @@ def balancing(standbys: dict[KeyGroup, tuple[WorkerId, ...]] | None = None) -> G
         Move(key_group=kg(8), source=W2, target=W1, state_bytes=1),
         Move(key_group=kg(0), source=W0, target=W1, state_bytes=1),
     )
-    plan = Plan(
-        app=APP,
-        reason=PlanReason.LOAD_DISTANCE,
-        detail="load distance 18.4 above 5.0",
-        moves=moves,
-        hosts={row.worker: row.host for row in seen(0).nodes},
-        before=18.4,
-        planned=1.1,
-        lower_bound=0.0,
-        status="optimal",
-    )
+    plan = a_plan(*moves, hosts={row.worker: row.host for row in seen(0).nodes})
     made.execution.on_event(1011.0, PlanDecided(plan=plan))
     made.made.on_event(1011.0, ExecutionChanged(execution=made.execution.state))
     return made
@@ -416,8 +395,7 @@ def carry_out(made: Growing, now: float, ended: PlanEnded) -> None:
 
 
 def tick(made: Growing, now: float) -> Planned:
-    [action] = made.made.on_tick(now)
-    assert isinstance(action, Decided)
+    action = only_one(Decided, made.made.on_tick(now))
     assert isinstance(action.decision, Planned)
     return action.decision
 
@@ -489,9 +467,7 @@ def orphaned(loads: dict[int, float], state_bytes: int = 100) -> Orphaned:
 def placed(
     seen: PlannableView, lost: Orphaned, asked_pct: dict[WorkerId, float] | None = None, operations: int = 10_000
 ) -> PlacedOrphans:
-    found = place_orphans(seen, lost, HostsSeen(), asked_pct or {}, operations=operations)
-    assert found is not None
-    return found
+    return not_none(place_orphans(seen, lost, HostsSeen(), asked_pct or {}, operations=operations))
 
 
 def test_a_worker_counts_with_what_it_uses_besides_its_key_groups() -> None:
@@ -532,8 +508,9 @@ def test_a_copy_on_a_disk_needs_only_the_room_that_it_lacks() -> None:
     seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)}, rooms=rooms)
     for share, forced in ((0.5, ()), (0.6, (kg(5),))):
         restores = Restores(held=Held(on_disk={kg(5): {WorkerId("b"): share}}))
-        found = place_orphans(seen_, orphaned({5: 10.0}, 6_000), HostsSeen(), {}, operations=10_000, restores=restores)
-        assert found is not None
+        found = not_none(
+            place_orphans(seen_, orphaned({5: 10.0}, 6_000), HostsSeen(), {}, operations=10_000, restores=restores)
+        )
         assert (found.targets, found.forced) == ({kg(5): "b"}, forced)
 
 
@@ -555,8 +532,7 @@ def test_traffic_goes_where_the_link_has_room_for_it() -> None:
     lost = orphaned({5: 10.0})
     lost = replace(lost, table=replace(lost.table, traffic=np.array([[1e3], [0.6e6]])))
     hosts = HostsSeen(hosts={window.host: Host(id=window.host, window=window, others=0.0, speed=1.0, asked=0.1)})
-    found = place_orphans(seen_, lost, hosts, {}, operations=1_000)
-    assert found is not None
+    found = not_none(place_orphans(seen_, lost, hosts, {}, operations=1_000))
     assert found.targets == {kg(5): "b"}
     assert placed(seen_, lost).targets == {kg(5): "a"}, "the link is unknown"
 
@@ -612,8 +588,7 @@ def test_dyndls_targets_are_never_warm_later_and_keep_the_band(
     on_disk = {kg(100 + at): {WorkerId("w0"): share} for at, share in enumerate(shares[: len(loads)])}
     before = placed(seen_, lost)
     restores = Restores(held=Held(on_disk=on_disk), band=band)
-    found = place_orphans(seen_, lost, HostsSeen(), {}, operations=10_000, restores=restores)
-    assert found is not None
+    found = not_none(place_orphans(seen_, lost, HostsSeen(), {}, operations=10_000, restores=restores))
     assert found.chosen is not None
     assert found.chosen.lower_bound_s <= found.chosen.seconds + 1e-6
     assert found.chosen.seconds <= found.chosen.given_s + 1e-6

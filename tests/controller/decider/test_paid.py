@@ -1,15 +1,13 @@
 """What each move has brought: its load after the plan, and whether its two workers are nearer to the mean with it."""
 
-from dataclasses import replace
-
 import pytest
 
-from tests.controller.decider.decider_situations import W0, W1, a_round, a_worker, kg, owned, plannable
+from tests.controller.decider.decider_situations import W0, W1, a_handover, a_round, a_worker, kg, owned, plannable
 from trimtab_controller.decider.memory.predictions import measured_moves
 from trimtab_controller.decider.window.view import PlannableView
-from trimtab_controller.execution.state import Handover, HandoverPhase, Round
+from trimtab_controller.execution.state import HandoverPhase, Round
 from trimtab_controller.plan import PlanReason
-from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.names import WorkerId
 
 W2 = WorkerId("w2")
 
@@ -22,11 +20,7 @@ def view(*loads: tuple[WorkerId, float], draining: WorkerId | None = None) -> Pl
 
 def moved(phase: HandoverPhase = HandoverPhase.DONE, kind: PlanReason | None = PlanReason.LOAD_DISTANCE) -> Round:
     """Key group 0 has moved from w0 to w1."""
-    handover = Handover(
-        id="1.2-0", key_groups=(kg(0),), previous=((W0,),), source=W0, target=W1, source_host=HostId("h0"),
-        target_host=HostId("h1"), state_bytes=0, since=0.0, phase=phase,
-    )  # fmt: skip
-    return replace(a_round(900.0), handovers=(handover,), kind=kind)
+    return a_round(900.0, a_handover(kg(0), phase=phase), kind=kind)
 
 
 NOISE = 0.5

@@ -7,7 +7,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import DRAIN_W1, ON_W0, answer, decider, execution, only, window
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.openings import Openings
@@ -116,15 +116,13 @@ def test_outside_its_windows_no_plan_for_balance_begins_and_the_decision_says_wh
         app=APP,
     )
     at = MONDAY + 23 * HOUR
-    [action] = deciding(NIGHT).on_event(at + 1.0, window(ON_W0, at))
-    assert isinstance(action, Solve)
+    only_one(Solve, deciding(NIGHT).on_event(at + 1.0, window(ON_W0, at)))
 
 
 def test_a_plan_whose_solver_began_before_the_freeze_does_not_begin_in_it() -> None:
     at = MONDAY + 8.999 * HOUR
     made = deciding(PlanTimes(freeze=("* 9-17 * * mon-fri",)))
-    [action] = made.on_event(at + 1.0, window(ON_W0, at))
-    assert isinstance(action, Solve)
+    only_one(Solve, made.on_event(at + 1.0, window(ON_W0, at)))
     decision = of_type(Skip, only(made.on_event(MONDAY + 9 * HOUR, answer((2, 1)))))
     assert decision.reason is SkipReason.PLANS_FROZEN
     assert decision.detail.endswith(
@@ -135,10 +133,12 @@ def test_a_plan_whose_solver_began_before_the_freeze_does_not_begin_in_it() -> N
 
 def test_drains_go_on_in_a_freeze() -> None:
     owners = {kg(0): W0, kg(1): W1}
-    [action] = deciding(PlanTimes(freeze=("* * * * *",)), DRAIN_W1, owners=owners).on_event(
-        MONDAY + 11.0, window(owners, MONDAY + 10.0)
+    only_one(
+        Solve,
+        deciding(PlanTimes(freeze=("* * * * *",)), DRAIN_W1, owners=owners).on_event(
+            MONDAY + 11.0, window(owners, MONDAY + 10.0)
+        ),
     )
-    assert isinstance(action, Solve)
 
 
 def test_an_app_may_have_times_and_a_mode_of_its_own() -> None:

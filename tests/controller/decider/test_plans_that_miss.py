@@ -62,7 +62,7 @@ class Job:
         if moved is not None:
             self.plans += 1
             self.owners |= {move.key_group: move.target for move in moved.plan.moves}
-            done = replace(a_round(self.now + 1.0), plan=f"1.{self.plans}", started_at=self.now, planned=0.0)
+            done = a_round(self.now + 1.0, plan=f"1.{self.plans}", started_at=self.now, planned=0.0)
             self.execution = replace(self.execution, rounds={APP: done})
             self.now += 1.0
         placement = placement_of("c", APP, Epoch(1, 1), self.owners, None)
@@ -250,9 +250,7 @@ def test_a_round_that_cannot_be_compared_says_so_and_is_no_miss(happens: str, wh
 def test_a_plan_of_a_predecessor_is_measured_and_not_judged() -> None:
     job = Job()
     job.charged[W1] = 0.0
-    job.execution = replace(
-        job.execution, rounds={APP: replace(a_round(job.now), plan="0.9", started_at=job.now - 5.0)}
-    )
+    job.execution = replace(job.execution, rounds={APP: a_round(job.now, plan="0.9", started_at=job.now - 5.0)})
     job._carry_out(None)
 
     [found] = measured(job.window())

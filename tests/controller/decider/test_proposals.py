@@ -15,7 +15,7 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.proposals import misfit
@@ -33,7 +33,7 @@ from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettin
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.window.view import PlannableView, Room, SmoothedView
 from trimtab_controller.execution.state import Execution, Proposal
-from trimtab_controller.plan import Plan, PlanReason
+from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.intents import Approve, Intent, Pause, Reject
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 
@@ -48,8 +48,7 @@ def deciding(present: Execution, plans: PlanSettings = APPROVE) -> Decider:
 
 def proposed(decider: Decider) -> Proposed:
     """What the decider wants after a window in which all is on one worker."""
-    [asked] = decider.on_event(1011.0, window(ON_W0))
-    assert isinstance(asked, Solve)
+    only_one(Solve, decider.on_event(1011.0, window(ON_W0)))
     return of_type(Proposed, only(decider.on_event(1011.2, answer((0, 1), to=5.0))))
 
 
@@ -178,8 +177,7 @@ def test_what_names_no_plan_that_waits_is_answered() -> None:
 def test_an_approval_waits_for_the_end_of_a_pause() -> None:
     decider = with_proposal()
     assert said(decider, Pause(by="bob", at=1.0, reason="night"), YES) == []
-    [resumed] = decider.on_event(1021.0, later(ON_W0))
-    assert isinstance(resumed, Decided)
+    resumed = only_one(Decided, decider.on_event(1021.0, later(ON_W0)))
     assert isinstance(resumed.decision, Skip)
     decider.on_event(1022.0, IntentsChanged(intents=(YES,)))
     assert isinstance(decided(decider.on_event(1031.0, later(ON_W0, 1030.0))), Planned)
@@ -189,8 +187,7 @@ def test_a_drain_needs_no_approval() -> None:
     present = execution({kg(0): W0, kg(1): W1, kg(2): W0})
     decider = deciding(present)
     decider.on_event(1000.0, IntentsChanged(intents=(DRAIN_W1,)))
-    [asked] = decider.on_event(1011.0, window({kg(0): W0, kg(1): W1, kg(2): W0}))
-    assert isinstance(asked, Solve)
+    only_one(Solve, decider.on_event(1011.0, window({kg(0): W0, kg(1): W1, kg(2): W0})))
     decision = of_type(Planned, only(decider.on_event(1011.2, answer((1, 0), to=0.0))))
     assert decision.plan.reason is PlanReason.DRAIN
 
@@ -214,11 +211,3 @@ def test_in_mode_dry_run_a_published_placement_still_follows_the_reports() -> No
 def test_a_plan_of_another_mode_does_not_wait_any_longer() -> None:
     decision = of_type(ProposalEnded, only(with_proposal(plans=PlanSettings()).on_event(1021.0, later(ON_W0))))
     assert decision.detail == "the mode of the app is act now"
-
-
-def test_each_app_has_its_own_mode() -> None:
-    plans = PlanSettings(mode=PlanMode.APPROVE, apps={APP: PlanMode.ACT})
-    decider = deciding(execution(ON_W0), plans)
-    decider.on_event(1011.0, window(ON_W0))
-    decision = of_type(Planned, only(decider.on_event(1011.2, answer((0, 1), to=5.0))))
-    assert isinstance(decision.plan, Plan)

@@ -12,8 +12,7 @@ from tests.controller.decider.hosted_job import Ticks
 from tests.narrow import of_type
 from trimtab_controller.decider.policies.instance import instance_of, question_of
 from trimtab_controller.decider.values.settings import Settings
-from trimtab_controller.decider.window.owned import Owned
-from trimtab_controller.decider.window.view import PlannableView, Room, Worker
+from trimtab_controller.decider.window.view import PlannableView, Room
 from trimtab_controller.solver.answer import Copies, Method
 from trimtab_controller.solver.balance import OBSTACLES, answer, collocation_problem_of, limits_of, problem_of
 from trimtab_models.albic.methods import METHODS as COLLOCATION
@@ -162,16 +161,9 @@ def test_a_reader_of_limits_of_nodes_finds_none_that_binds() -> None:
 def test_a_key_group_that_is_too_heavy_for_the_others_is_named_as_stuck() -> None:
     """Each worker has one key group; with that of the drained one another worker would be 48 pp above the mean."""
     workers = [WorkerId(f"w{place}") for place in range(5)]
-    view = PlannableView(
-        app=APP,
-        start_s=0.0,
-        end_s=10.0,
-        workers=tuple(Worker(id=name, host=HostId("h"), capacity=1.0, draining=name == "w1") for name in workers),
-        key_groups=[
-            Owned(key_group=kg("in", place), owner=name, load=60.0 if name == "w1" else 50.0, state_bytes=1)
-            for place, name in enumerate(workers)
-        ],
-        flows={},
+    view = plannable(
+        [a_worker(name, "h", draining=name == "w1") for name in workers],
+        [owned(kg("in", place), name, 60.0 if name == "w1" else 50.0) for place, name in enumerate(workers)],
     )
     found = answer(question_of(view, replace(ALBIC, method=Method.MILP), 10.0))
     [stuck] = found.stuck

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.decider.decider_situations import a_worker, owned, plannable
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
+from tests.narrow import not_none
 from trimtab_controller.decider.memory.remote_costs import KEEP_S, MAX_OPERATORS, PERIODS, RemoteCostTracker
 from trimtab_controller.decider.policies.smaller import potential_of
-from trimtab_controller.decider.window.owned import Owned
-from trimtab_controller.decider.window.view import EndCosts, PlannableView, Worker
+from trimtab_controller.decider.window.view import EndCosts
 from trimtab_models.albic.fit import TupleCost, Unknown
-from trimtab_protocol.messages.names import HostId, OperatorId
+from trimtab_protocol.messages.names import OperatorId
 
 
 def learned(job: TalkingJob, windows: int = 12, costs: RemoteCostTracker | None = None) -> RemoteCostTracker:
@@ -123,17 +124,13 @@ def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() ->
 
     assert see(None) == frozenset(), "the plug-in does not say"
     assert see(0.0) == {(HEAD, TAIL)}
-    view = PlannableView(
-        app=APP,
-        start_s=0.0,
-        end_s=10.0,
-        workers=tuple(Worker(id=name, host=HostId("h"), capacity=1.0, draining=False) for name in job.names),
-        key_groups=[Owned(key_group=each, owner=name, load=1.0, state_bytes=1) for each, name in job.owners.items()],
+    view = plannable(
+        [a_worker(name, "h") for name in job.names],
+        [owned(each, name, 1.0) for each, name in job.owners.items()],
         flows={(kg(HEAD, each), kg(TAIL, each)): 100.0 for each in range(job.pairs)},
         remote_costs={HEAD: EndCosts(sending=1e-4)},
     )
-    found = potential_of(view, [1.0] * len(job.names))
-    assert found is not None
+    found = not_none(potential_of(view, [1.0] * len(job.names)))
     assert found.saving == pytest.approx(job.remote * 100.0 * 1e-4)
     assert potential_of(replace(view, by_broker=costs.by_broker(APP)), [1.0] * len(job.names)) is None
     assert see(5.0) == frozenset(), "its gates were only closed"

@@ -5,7 +5,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.controller.decider.decider_situations import a_worker, owned, plannable
+from tests.controller.decider.decider_situations import a_plan, a_window, a_worker, owned, plannable
+from tests.narrow import of_type
 from trimtab_controller.decider.policies.admission import SolveWanted
 from trimtab_controller.decider.policies.restores import onto_copies, with_restores
 from trimtab_controller.decider.values.decision import Planned, describe
@@ -13,12 +14,12 @@ from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.copies import Held
 from trimtab_controller.decider.window.restores import Restores
 from trimtab_controller.decider.window.view import PlannableView
-from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.plan import Move, PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import Basis
-from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
+from trimtab_protocol.messages.snapshot import HostWindow
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 WORKERS = [WorkerId(f"w{number}") for number in range(4)]
@@ -145,31 +146,20 @@ def test_the_same_key_groups_move_more_to_standbys_and_nobody_gets_too_far(data:
 
 def test_a_plan_knows_the_cores_of_its_hosts_and_says_how_many_moves_go_to_copies() -> None:
     found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
-    plan = Plan(
-        app=APP,
-        reason=PlanReason.DRAIN,
-        detail="drain w0",
-        moves=tuple(
-            Move(key_group=KeyGroup(APP, OPERATOR, at), source=WORKERS[0], target=target, state_bytes=8)
-            for at, target in enumerate(WORKERS[1:3])
-        ),
-        hosts=found.hosts,
-        before=9.0,
-        planned=1.0,
-        lower_bound=1.0,
-        status="optimal",
+    moves = (
+        Move(key_group=KeyGroup(APP, OPERATOR, at), source=WORKERS[0], target=target, state_bytes=8)
+        for at, target in enumerate(WORKERS[1:3])
     )
+    plan = a_plan(*moves, hosts=found.hosts, before=9.0, planned=1.0)
     hosts = {"h-w0": 4.0, "h-w1": 2.0, "h-w2": None, "h-w3": 8.0}
-    seen = Snapshot(
-        cluster="c", start_ms=0, end_ms=10_000, published_ms=10_000, hosts_seen=4, hosts_expected=4, watermark_ms=None,
-        late_rows=0, nodes=(), key_groups=(),
-        hosts=tuple(
-            HostWindow(host=HostId(name), covered_s=10.0, cpu=None, cores=cores, basis=Basis.CONFIG)
-            for name, cores in hosts.items()
-        ),
-    )  # fmt: skip
-    told = with_restores(Planned(plan=plan), seen, placed(found, {0: 1, 1: 1}, {0: {1: 0.5}, 1: {2: 0.25}}))
-    assert isinstance(told, Planned)
+    rows = (
+        HostWindow(host=HostId(name), covered_s=10.0, cpu=None, cores=cores, basis=Basis.CONFIG)
+        for name, cores in hosts.items()
+    )
+    seen = a_window(10.0, (), (), hosts=tuple(rows))
+    told = of_type(
+        Planned, with_restores(Planned(plan=plan), seen, placed(found, {0: 1, 1: 1}, {0: {1: 0.5}, 1: {2: 0.25}}))
+    )
     assert dict(told.plan.cores) == {HostId("h-w0"): 4.0, HostId("h-w1"): 2.0}, "not of w3, to which nothing moves"
     assert [move.lacking_bytes for move in told.plan.moves] == [None, 2], "a standby lacks nothing"
     assert describe(told).startswith("app: 2 moves (1 to standbys, 1 to copies on disk), load distance 9.0 -> 1.0")

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
+from tests.controller.decider.decider_situations import APP, W0, W1, a_scaling, kg
 from tests.controller.decider.decider_situations import a_node as node
-from tests.controller.decider.deciders import BALANCED, NEEDS, decider, execution, only, window
+from tests.controller.decider.deciders import NEEDS, decider, execution, only, window
 from tests.controller.decider.observed_snapshots import snapshot
-from tests.narrow import of_type
-from trimtab_controller.decider.events import Solve
+from tests.narrow import not_none, of_type
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.intents import OperatorIntents
 from trimtab_controller.decider.memory.observe import Liveness, check_cluster, held_apps
@@ -15,9 +14,9 @@ from trimtab_controller.decider.policies.rolling import draining, restarted, res
 from trimtab_controller.decider.values.decision import MaintenanceEnded, Restarted, Scaled, Skip
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling
-from trimtab_protocol.messages.commands import Command, CommandKind
-from trimtab_protocol.messages.intents import Drain, RollingRestart, decode_intent, encode_intent
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, OperatorId, WorkerId
+from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.intents import Drain, RollingRestart
+from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
@@ -37,17 +36,7 @@ def seen(*rows: NodeWindow) -> Snapshot:
 
 
 def scaled(worker: WorkerId, kind: CommandKind, phase: ScalingPhase, at: float) -> WorkerScaling:
-    command = Command(
-        cluster="c",
-        kind=kind,
-        epoch=Epoch(1, 1),
-        host=HostId(worker[0]),
-        worker=worker,
-        app=None,
-        issued_at=at,
-        deadline=at + 60.0,
-    )
-    return WorkerScaling(command=command, phase=phase, at=at)
+    return a_scaling(kind, worker, at, phase, host=HostId(worker[0]))
 
 
 def after(*scalings: WorkerScaling) -> Execution:
@@ -125,17 +114,9 @@ def test_workers_that_their_agents_cannot_start_run_on_and_are_named() -> None:
     first, second, other = RUNNING
     by_hand = replace(second, declared=None)
     elsewhere = replace(other, app=AppId("other"))
-    found = restarted([WISH], after(started(A0)), seen(first, by_hand, elsewhere))
-    assert found is not None
+    found = not_none(restarted([WISH], after(started(A0)), seen(first, by_hand, elsewhere)))
     assert found.detail == "restarted 1 of 3 workers; left out: a1, b0"
     assert draining([WISH], after(), seen(first, by_hand, elsewhere)) == {A0}
-
-
-def test_a_worker_of_which_no_host_reports_is_waited_for() -> None:
-    first, second, _ = RUNNING
-    present = after(started(A0), started(A1))
-    assert draining([WISH], present, seen(first, second)) == frozenset()
-    assert restarted([WISH], present, seen(first, second)) is None
 
 
 def test_it_goes_together_with_the_drains_of_operators() -> None:
@@ -151,8 +132,7 @@ def test_it_does_not_wait_for_workers_that_are_to_stay_off() -> None:
     assert draining([WISH], present, seen(first, away(second), other)) == frozenset(), "nobody drains it: it comes back"
     assert draining([WISH, drain], present, seen(first, away(second), other)) == {A1, B0}
     last = after(started(A0), stopped(A1), started(B0))
-    told = restarted([WISH, drain], last, seen(first, away(second), other))
-    assert told is not None
+    told = not_none(restarted([WISH, drain], last, seen(first, away(second), other)))
     assert told.detail == "restarted 2 of 3 workers; left out: a1"
     command = replace(stopped(A1).command, app=APP)
     smaller = after(started(A0), replace(stopped(A1), command=command), started(B0))
@@ -211,8 +191,7 @@ def test_a_worker_that_does_not_steer_for_another_reason_is_not_back() -> None:
 
 
 def test_the_end_says_that_the_workers_still_differ() -> None:
-    told = restarted([WISH], after(started(A0), started(A1), started(B0)), seen(*mixed(*RUNNING)))
-    assert told is not None
+    told = not_none(restarted([WISH], after(started(A0), started(A1), started(B0)), seen(*mixed(*RUNNING))))
     assert told.detail == (
         f"restarted 3 of 3 workers; but {DIFFER}: install one version on all hosts, and restart them again"
     )
@@ -223,18 +202,12 @@ def test_the_end_says_that_the_workers_still_differ() -> None:
 
 H1 = HostId("h1")
 OFF = Drain(worker=W1, by="ann", at=900.0, reason="memory", until=1100.0, host=H1)
-STOPPED = {W1: WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=1000.0)}
+STOPPED = {W1: a_scaling(CommandKind.STOP)}
 ON_W0 = {kg(0): W0, kg(1): W0}
 
 
 def deciding(owners: dict = ON_W0, **changes: object) -> Decider:
     return decider(execution(owners, **changes), OFF)
-
-
-def test_the_workers_of_the_host_are_drained() -> None:
-    [action] = deciding(BALANCED).on_event(1011.0, window(BALANCED))
-    assert isinstance(action, Solve)
-    assert [(worker.id, worker.draining) for worker in action.view.workers] == [(W0, False), (W1, True)]
 
 
 def test_what_was_stopped_stays_off_until_its_end_and_is_started_then() -> None:
@@ -260,13 +233,6 @@ def test_a_silent_host_in_maintenance_is_not_lost_and_lowers_no_coverage() -> No
     liveness.observe(one, [W0])
     assert held_apps(one, liveness, {})[APP].reason is SkipReason.HOSTS_LOST
     assert held_apps(one, liveness, {}, {H1: frozenset({W1})}) == {}
-    found = check_cluster(one, 1021.0, liveness, NEEDS)
-    assert found is not None
+    found = not_none(check_cluster(one, 1021.0, liveness, NEEDS))
     assert found.reason is SkipReason.LOW_COVERAGE
     assert check_cluster(one, 1021.0, liveness, NEEDS, {H1: frozenset({W1})}) is None
-
-
-def test_the_intent_says_when_it_ends_and_a_drain_without_an_end_is_as_before() -> None:
-    assert decode_intent(OFF.key.encode(), encode_intent(OFF)) == OFF
-    plain = replace(OFF, until=None, host=None)
-    assert encode_intent(plain) == b'{"v":1,"by":"ann","at":900.0,"reason":"memory","worker":"w1"}'

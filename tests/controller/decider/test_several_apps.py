@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg, to_w1
+from tests.controller.decider.decider_situations import APP, W0, W1, a_round, a_scaling, kg
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, SETTINGS, answer, decider, execution, only, window
-from tests.narrow import of_type
+from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.memory import absences as kept
 from trimtab_controller.decider.memory.absences import KEPT_S, MAX_UNRUN, NEW_AT_ONCE, SPARED_S, AbsenceTracker
 from trimtab_controller.decider.memory.predictions import RoundMeasured
 from trimtab_controller.decider.values.decision import Adopted, Forgotten, Planned, Skip
 from trimtab_controller.decider.values.reasons import SkipReason
-from trimtab_controller.execution.state import Execution, GuardStop, ScalingPhase, WorkerScaling, placement_of
+from trimtab_controller.execution.state import Execution, GuardStop, ScalingPhase, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import ForgetWorker, MoveKeyGroups, RequestedMove
@@ -59,28 +59,12 @@ def asked(actions: list[Action]) -> list[AppId]:
     return [action.view.app for action in actions if isinstance(action, Solve)]
 
 
-def test_the_next_app_follows_when_the_solver_has_answered() -> None:
-    made = decider(placed())
-    assert asked(made.on_event(1011.0, both())) == [OTHER], "the one with the larger load distance first"
-
-    decided, then = made.on_event(1012.0, answer((0, 1)))
-
-    assert isinstance(decided, Decided)
-    assert isinstance(decided.decision, Planned)
-    assert decided.decision.plan.app == OTHER
-    assert asked([then]) == [APP]
-    [last] = made.on_event(1013.0, answer((0, 1)))
-    assert isinstance(last, Decided)
-    assert isinstance(last.decision, Planned)
-    assert last.decision.plan.app == APP
-
-
 def test_a_plan_in_flight_keeps_only_its_own_app_waiting() -> None:
-    in_flight = replace(a_round(None), app=OTHER)
+    in_flight = a_round(None, app=OTHER)
     made = decider(placed(rounds={OTHER: in_flight}))
     assert asked(made.on_event(1011.0, both())) == [APP]
 
-    calm = decider(placed(rounds={OTHER: in_flight, APP: replace(a_round(None), plan="1.3")}))
+    calm = decider(placed(rounds={OTHER: in_flight, APP: a_round(None, plan="1.3")}))
     found = only(calm.on_event(1011.0, both()))
     assert found == Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail="other: plan 1.2 is in flight")
 
@@ -88,7 +72,7 @@ def test_a_plan_in_flight_keeps_only_its_own_app_waiting() -> None:
 def test_a_plan_that_began_while_the_solver_worked_makes_its_answer_useless_and_no_other() -> None:
     made = decider(placed())
     made.on_event(1011.0, both())
-    began = placed(rounds={OTHER: replace(a_round(None), app=OTHER)})
+    began = placed(rounds={OTHER: a_round(None, app=OTHER)})
     made.on_event(1011.5, ExecutionChanged(execution=began))
 
     decided, then = made.on_event(1012.0, answer((0, 1)))
@@ -112,7 +96,7 @@ def test_an_app_is_decided_once_per_window_however_long_the_solver_takes() -> No
 
 
 def test_a_round_is_measured_and_the_interval_kept_for_its_own_app() -> None:
-    ended = replace(a_round(1005.0), app=OTHER)
+    ended = a_round(1005.0, app=OTHER)
     made = decider(placed(rounds={OTHER: ended}))
 
     actions = made.on_event(1021.0, both(1020.0))
@@ -123,8 +107,8 @@ def test_a_round_is_measured_and_the_interval_kept_for_its_own_app() -> None:
 
 
 def test_a_stop_under_way_keeps_only_the_app_of_its_worker_waiting() -> None:
-    command = replace(to_w1(CommandKind.START), worker=V1, host=HostId("oh1"))
-    made = decider(placed(scalings={V1: WorkerScaling(command=command, phase=ScalingPhase.SENT, at=1000.0)}))
+    start = a_scaling(CommandKind.START, V1, phase=ScalingPhase.SENT, host=HostId("oh1"))
+    made = decider(placed(scalings={V1: start}))
     assert asked(made.on_event(1011.0, both())) == [APP]
     decided, *_ = made.on_event(1012.0, answer())
     waits = [
@@ -136,8 +120,9 @@ def test_a_stop_under_way_keeps_only_the_app_of_its_worker_waiting() -> None:
 def test_it_is_told_of_every_app_why_it_has_no_plan() -> None:
     seen = both().snapshot
     unknown = tuple(replace(row, cpu=None if row.key_group.app == APP else 0.001) for row in seen.key_groups)
-    [told] = decider(placed()).on_event(1011.0, SnapshotArrived(snapshot=replace(seen, key_groups=unknown)))
-    assert isinstance(told, Decided)
+    told = only_one(
+        Decided, decider(placed()).on_event(1011.0, SnapshotArrived(snapshot=replace(seen, key_groups=unknown)))
+    )
     assert SkipReason.LOAD_UNKNOWN in {told.decision.reason, *(each.reason for each in told.others)}
     assert {told.decision.app, *(each.app for each in told.others)} == {APP, OTHER}
 
@@ -179,8 +164,7 @@ def test_where_a_drain_is_stuck_a_plan_for_balance_waits_for_what_balance_waits_
     owners = {kg(0): W0, kg(1): W0, kg(2): W1}
     ended = GuardStop(app=APP, plan="1.1", at=900.0, until=2000.0, detail="it fell behind")
     made = decider(execution(owners, guarded={APP: ended} if held else {}), DRAIN_W1)
-    [asked_for] = made.on_event(1011.0, window(owners, workers=workers))
-    assert isinstance(asked_for, Solve)
+    only_one(Solve, made.on_event(1011.0, window(owners, workers=workers)))
     found = only(made.on_event(1012.0, answer((0, 2)))[:1])
     if held:
         assert isinstance(found, Skip)
@@ -192,8 +176,8 @@ def test_where_a_drain_is_stuck_a_plan_for_balance_waits_for_what_balance_waits_
 
 def test_an_app_with_a_start_under_way_gets_no_standbys_beside_owners_that_are_not_placed() -> None:
     """Its placement follows the reports when the start has ended; until then the execution refuses such rows."""
-    command = replace(to_w1(CommandKind.START), worker=V1, host=HostId("oh1"))
-    made = decider(placed(scalings={V1: WorkerScaling(command=command, phase=ScalingPhase.SENT, at=1000.0)}))
+    start = a_scaling(CommandKind.START, V1, phase=ScalingPhase.SENT, host=HostId("oh1"))
+    made = decider(placed(scalings={V1: start}))
     seen = both(others=dict.fromkeys(OTHERS_ON_V0, V1)).snapshot
     nodes = tuple(replace(row, standbys=1 if row.app == OTHER else 0) for row in seen.nodes)
     calm = tuple(replace(row, cpu=0.001) for row in seen.key_groups)
@@ -240,7 +224,7 @@ def test_an_app_that_nobody_runs_is_forgotten_after_a_day_and_never_one_that_som
     stopped = replace(seen.nodes[0], worker=WorkerId("w9"), app=None, declared=pool)
     of.observe(replace(seen, nodes=(*seen.nodes, stopped)), present)
     assert forgotten(of, 1020.0 + KEPT_S - 1.0, present) == []
-    busy = replace(present, rounds={over: replace(a_round(None), app=over)})
+    busy = replace(present, rounds={over: a_round(None, app=over)})
     assert forgotten(of, 1020.0 + KEPT_S, busy) == [], "its plan is in flight"
     assert forgotten(of, 1020.0 + KEPT_S, present) == [f"app {over}"]
 
@@ -289,7 +273,7 @@ def test_no_more_apps_than_may_be_kept_get_a_placement(monkeypatch: pytest.Monke
 
 
 def test_a_stopped_worker_that_no_host_names_is_forgotten_after_a_day_unless_it_is_drained() -> None:
-    stopped = {W1: WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)}
+    stopped = {W1: a_scaling(CommandKind.STOP, at=900.0)}
     present = execution({kg(0): W0, kg(1): W0}, scalings=stopped)
     of, seen = AbsenceTracker(), window({kg(0): W0, kg(1): W0}, workers=(W0,)).snapshot
     of.observe(seen, present)

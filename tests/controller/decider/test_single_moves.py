@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.controller.decider.decider_situations import a_worker, owned, plannable
+from tests.controller.decider.decider_situations import a_handover, a_round, a_worker, owned, plannable
 from tests.controller.decider.hosted_job import APP, kg
 from trimtab_controller.decider.memory.evaluate import evaluate
 from trimtab_controller.decider.memory.failures import FIRST_S, LONGEST_S, LeftAlone
@@ -14,7 +14,7 @@ from trimtab_controller.decider.policies.explain import SingleMoves, why_of
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.resources import filled_by
 from trimtab_controller.decider.window.view import UNLIMITED, PlannableView, Room, Worker
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
+from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.plan import MoveReason, PlanReason, PlanWhy
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -126,25 +126,9 @@ def ended(
     lost: bool = False,
 ) -> Execution:
     """An execution whose last round had one hand-over, which has ended."""
-    handover = Handover(
-        id=f"1.{number}-0",
-        key_groups=key_groups or (ONE,),
-        previous=((WorkerId("w0"),),) * len(key_groups or (ONE,)),
-        source=WorkerId("w0"),
-        target=WorkerId("w1"),
-        source_host=HostId("h0"),
-        target_host=HostId("h1"),
-        state_bytes=0,
-        since=T0,
-        phase=phase,
-        detail=WHY,
-        refusal=refusal,
-    )
-    row = Round(
-        plan=f"1.{number}", app=SHOP, reason="drain w0", status="optimal", fallback=False, before=1.0, planned=0.0,
-        lower_bound=0.0, started_at=T0, handovers=(handover,), lost=lost,
-    )  # fmt: skip
-    return Execution(generation=1, rounds={SHOP: row})
+    plan = f"1.{number}"
+    handover = a_handover(*(key_groups or (ONE,)), id=f"{plan}-0", phase=phase, detail=WHY, refusal=refusal)
+    return Execution(generation=1, rounds={SHOP: a_round(None, handover, plan=plan, app=SHOP, lost=lost)})
 
 
 def test_each_failure_in_a_row_doubles_the_time_and_is_counted_once() -> None:

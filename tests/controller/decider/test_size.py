@@ -292,13 +292,6 @@ def test_a_load_that_triples_and_falls_back_leads_to_one_way_up_and_one_way_down
     assert 2700.0 <= made[-1][0] <= 2730.0
 
 
-def test_settings_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"does not hold: 0\.9 < 0\.7 <= 0\.85"):
-        replace(ACT, min_utilisation=0.9)
-    with pytest.raises(ValueError, match="min_workers 4 is above max_workers 3"):
-        replace(ACT, min_workers=4, max_workers=3)
-
-
 def test_workers_that_rules_need_stay() -> None:
     """Two of ten workers are a pool: one may leave while the other carries the pool, and neither with standbys."""
     pair = frozenset({WorkerId("w00"), WorkerId("w01")})
@@ -318,9 +311,6 @@ def test_a_worker_that_rules_keep_from_being_emptied_stays_and_others_leave() ->
     assert leavers(all_tied, ACT).obstacle == "rules keep key groups on w00, w01"
     said = verdict(all_tied, word=word(1))
     assert (said.drain, said.detail.partition("a sale; ")[2]) == ((), "rules keep key groups on w00, w01")
-
-
-# --- forecasts
 
 
 # ---- the size of an app when its demand is forecast

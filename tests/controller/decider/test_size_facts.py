@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, a_worker, kg, owned, plannable
+from tests.controller.decider.decider_situations import APP, W0, W1, a_scaling, a_worker, kg, owned, plannable
 from tests.controller.decider.decider_situations import a_node as node
 from tests.controller.decider.deciders import BALANCED, decider, execution, window
 from tests.controller.decider.hosted_job import Machine
@@ -27,8 +27,8 @@ from trimtab_controller.decider.values.reasons import Concern, ConcernKind
 from trimtab_controller.decider.window.concerns import ClusterUse, WorkerUse, crash_concerns
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import FixedWorker, PlannableView
-from trimtab_controller.execution.state import ScalingPhase, WorkerScaling
-from trimtab_protocol.messages.commands import Command, CommandKind
+from trimtab_controller.execution.state import ScalingPhase
+from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -193,17 +193,7 @@ def seen(end_s: float, *, runs: bool = True) -> Snapshot:
 
 
 def started(at: float, phase: ScalingPhase = ScalingPhase.DONE, kind: CommandKind = CommandKind.START) -> dict:
-    command = Command(
-        cluster="c",
-        kind=kind,
-        epoch=Epoch(1, round(at)),
-        host=HostId("h1"),
-        worker=W1,
-        app=APP,
-        issued_at=at,
-        deadline=at + 60.0,
-    )
-    return {W1: WorkerScaling(command=command, phase=phase, at=at)}
+    return {W1: a_scaling(kind, W1, at, phase, app=APP, epoch=Epoch(1, round(at)))}
 
 
 def test_a_start_counts_from_the_command_until_the_window_in_which_the_worker_runs() -> None:

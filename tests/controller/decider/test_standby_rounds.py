@@ -14,6 +14,7 @@ from tests.controller.decider.deciders import (
     execution,
     only,
     window,
+    with_all,
 )
 from tests.narrow import of_type
 from trimtab_controller.decider.events import ExecutionChanged, RestoresLearned, SnapshotArrived
@@ -31,11 +32,9 @@ EACH = int(ROUND.worker_changes)
 WARM = {kg(0): (W0, W1), kg(1): (W1, W0)}
 
 
-def asking(arrived: SnapshotArrived, *standbys: int | None) -> SnapshotArrived:
+def asking(arrived: SnapshotArrived, standbys: int | None = 1) -> SnapshotArrived:
     """The window with what the workers say that their app asks for."""
-    asked = standbys * len(arrived.snapshot.nodes) if len(standbys) == 1 else standbys
-    nodes = tuple(replace(row, standbys=each) for row, each in zip(arrived.snapshot.nodes, asked, strict=True))
-    return SnapshotArrived(snapshot=replace(arrived.snapshot, nodes=nodes))
+    return with_all(arrived, standbys=standbys)
 
 
 def published(made: Decider, present: Execution, rows: dict[KeyGroup, Owners]) -> Execution:
@@ -98,11 +97,11 @@ def test_the_next_round_waits_until_the_last_one_is_named_but_not_for_ever() -> 
     )
 
 
-@pytest.mark.parametrize("asked", [(None,), (0,)])
-def test_where_none_are_asked_for_or_nobody_says_it_nothing_is_done(asked: tuple[int | None]) -> None:
+@pytest.mark.parametrize("asked", [None, 0])
+def test_where_none_are_asked_for_or_nobody_says_it_nothing_is_done(asked: int | None) -> None:
     made = decider(execution(BALANCED))
-    of_type(Skip, only(made.on_event(1011.0, asking(window(BALANCED), *asked))))
-    assert made.known.missing_standbys == ({} if asked == (None,) else {APP: 0})
+    of_type(Skip, only(made.on_event(1011.0, asking(window(BALANCED), asked))))
+    assert made.known.missing_standbys == ({} if asked is None else {APP: 0})
 
 
 def test_nothing_is_placed_while_it_must_not_be() -> None:
@@ -112,8 +111,7 @@ def test_nothing_is_placed_while_it_must_not_be() -> None:
         (decider(execution(BALANCED), PAUSE), SkipReason.PAUSED),
         (decider(execution(BALANCED), acting=False), SkipReason.INSIDE_BAND),
     ):
-        decision = only(made.on_event(1011.0, asking(window(BALANCED), 1)))
-        assert isinstance(decision, Skip), decision
+        decision = of_type(Skip, only(made.on_event(1011.0, asking(window(BALANCED), 1))))
         assert decision.reason is reason
     unready = asking(window(BALANCED, workers=(W0,)), 1)
     decision = of_type(Skip, only(decider(execution(BALANCED)).on_event(1011.0, unready)))

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from benchmarks.standbys import instance
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_node, a_worker, kg, owned, plannable
-from tests.controller.decider.deciders import BALANCED, decider, execution, window
-from tests.narrow import of_type
+from tests.controller.decider.deciders import BALANCED, decider, execution, window, with_all
+from tests.narrow import not_none, of_type
 from trimtab_agent.engines.faust.group.placing import PlacingReason, place
-from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE, Following, StandbyRows
 from trimtab_controller.decider.memory.standbys import LEAST_LOAD, MOST, SAMPLES, FollowingCosts, StandbyRounds
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
@@ -160,13 +159,13 @@ def test_the_group_gives_exactly_the_plan_when_any_worker_dies(situation: tuple[
 
 def test_what_a_loss_leads_to_is_told_with_its_bound() -> None:
     seen = view(THREE, ["a", "a", "b", "c"], [20.0, 20.0, 30.0, 30.0])
-    good = Following.of(seen, placed(seen, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)})).survival(seen, 1, peaks=True)
-    assert good is not None
+    good = not_none(
+        Following.of(seen, placed(seen, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)})).survival(seen, 1, peaks=True)
+    )
     assert (good.lost, good.worker) == (("b",), "c"), "30 of its own, 30 of b, and it follows 1"
     assert good.worst_pct == pytest.approx(30 + 30 + FOLLOWING_SHARE * 20)
     assert good.bound_pct <= good.worst_pct
-    least = Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1, peaks=True)
-    assert least is not None
+    least = not_none(Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1, peaks=True))
     assert (least.missing, least.worst_pct) == (3, pytest.approx(50.0)), (
         "30 of its own and 20 of a; who takes the other 20 is open"
     )
@@ -222,8 +221,7 @@ def test_a_loss_is_rated_with_the_assumed_loads_of_fixed_workers() -> None:
     assert (found.lost, found.worker) == (("b",), "c")
     assert found.worst_pct == pytest.approx(expected.worst_pct)
     bare = placed(whole, {0: ("b",), 1: ("c",), 2: ("c",)})
-    found = Following.of(seen, bare).survival(seen, 1, peaks=True)
-    assert found is not None
+    found = not_none(Following.of(seen, bare).survival(seen, 1, peaks=True))
     assert found.missing == 1, "a kept key group lacks one"
     assert choose_standbys(seen, bare, 1, PLENTY).rows == {}, "and gets none before its owner is back"
 
@@ -280,11 +278,6 @@ def test_too_little_load_says_nothing_and_the_share_is_limited() -> None:
     assert costs.of(APP) is None
 
 
-def following(arrived: SnapshotArrived, cores: float) -> SnapshotArrived:
-    nodes = tuple(replace(row, standbys=1, following=cores) for row in arrived.snapshot.nodes)
-    return SnapshotArrived(snapshot=replace(arrived.snapshot, nodes=nodes))
-
-
 def test_the_measured_share_counts_when_standbys_are_chosen() -> None:
     present = execution(BALANCED)
     rows = {kg(0): (W0, W1), kg(1): (W1, W0)}
@@ -292,7 +285,7 @@ def test_the_measured_share_counts_when_standbys_are_chosen() -> None:
     made = decider(replace(present, placements={APP: placement}))
     shares = []
     for end_s in (1010.0, 1020.0, 1030.0, 1040.0):
-        made.on_event(end_s + 1.0, following(window(BALANCED, end_s), 0.05))
+        made.on_event(end_s + 1.0, with_all(window(BALANCED, end_s), standbys=1, following=0.05))
         view = of_type(SmoothedView, made.known.views[APP])
         problem = Following.of(view, placement).problem(view, 1, StandbyBudget(), 0.0)
         shares.append(float((problem.follow / problem.load)[0]))

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.decider.decider_situations import a_worker, owned, plannable
 from tests.controller.decider.talking_job import APP, HEAD, TAIL, TalkingJob
 from tests.controller.decider.test_measured_collocation import ALBIC, Watched
+from tests.narrow import not_none
 from trimtab_controller.decider.policies import trial
 from trimtab_controller.decider.policies.trial import BAND_SHARE, trial_in
 from trimtab_controller.decider.values.decision import Planned, Skip, describe
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.values.settings import Settings
-from trimtab_controller.decider.window.owned import Owned
-from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.state import Execution
 from trimtab_models.albic.fit import CostFit, Unknown
-from trimtab_protocol.messages.names import HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import KeyGroup, OperatorId, WorkerId
 
 PAIRS = 24
 TRIED = replace(ALBIC, load_distance=40.0)
@@ -80,23 +80,18 @@ def test_no_pair_is_parted_for_another() -> None:
     names = [WorkerId("w0"), WorkerId("w1")]
     owner = {first: 0, middle: 0, last: 1}
     key_groups = [
-        Owned(key_group=KeyGroup(APP, operator, place), owner=names[(place + far) % 2], load=1.0, state_bytes=size)
+        owned(KeyGroup(APP, operator, place), names[(place + far) % 2], 1.0, size)
         for operator, far, size in ((first, owner[first], 0), (middle, owner[middle], 0), (last, owner[last], 1000))
         for place in range(8)
     ]
     pairs = [(KeyGroup(APP, a, n), KeyGroup(APP, b, n)) for a, b in ((first, middle), (middle, last)) for n in range(8)]
-    view = PlannableView(
-        app=APP,
-        start_s=0.0,
-        end_s=10.0,
-        workers=tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in names),
-        key_groups=key_groups,
-        flows=dict.fromkeys(pairs, 100.0),
-    )
+    workers = [a_worker(name) for name in names]
+    view = plannable(workers, key_groups, flows=dict.fromkeys(pairs, 100.0))
     unknown = CostFit(sending=Unknown.ALL_REMOTE, receiving=Unknown.ALL_REMOTE, samples=0, key_groups=0)
     idle = Skip(reason=SkipReason.INSIDE_BAND, detail="")
-    found = trial_in(100.0, view, dict.fromkeys((first, middle, last), unknown), Execution(generation=1), TRIED, idle)
-    assert found is not None
+    found = not_none(
+        trial_in(100.0, view, dict.fromkeys((first, middle, last), unknown), Execution(generation=1), TRIED, idle)
+    )
     assert {move.key_group.operator for move in found.plan.moves} == {last}, "though it has more state"
 
 

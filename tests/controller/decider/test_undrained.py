@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.decider_situations import APP, W0, W1, a_scaling, kg
 from tests.controller.decider.deciders import NEEDS, SETTINGS, execution, only, window
-from tests.narrow import of_type
+from tests.narrow import not_none, of_type
 from trimtab_controller.decider.events import Decided, ExecutionChanged, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.rolling import restarts, waits
@@ -16,9 +16,9 @@ from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettin
 from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling
-from trimtab_protocol.messages.commands import Command, CommandKind
+from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Pause, RollingRestart
-from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
+from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
@@ -38,18 +38,8 @@ STOP_W1 = Scaled(
 
 
 def scaled(worker: WorkerId, kind: CommandKind, at: float, phase: ScalingPhase = ScalingPhase.DONE) -> WorkerScaling:
-    command = Command(
-        cluster="c",
-        kind=kind,
-        epoch=Epoch(1, 1),
-        host=HostId(f"h{worker[1:]}"),
-        worker=worker,
-        app=None,
-        issued_at=at,
-        deadline=at + 60.0,
-        owning=kind is CommandKind.STOP,
-    )
-    return WorkerScaling(command=command, phase=phase, at=at, detail="no answer in time" if phase == "failed" else None)
+    made = a_scaling(kind, worker, at, phase, owning=kind is CommandKind.STOP)
+    return replace(made, detail="no answer in time" if phase == "failed" else None)
 
 
 def after(*scalings: WorkerScaling, **changes: object) -> Execution:
@@ -198,6 +188,5 @@ def test_a_host_that_cannot_be_emptied_is_said() -> None:
     made = restarting(after())
     decided(made, seen)
     [found] = restarts(made.intents, after(), seen)
-    told = waits(1011.0, found, after(), made.known, made.plans, made.budget)
-    assert told is not None
+    told = not_none(waits(1011.0, found, after(), made.known, made.plans, made.budget))
     assert told.startswith("w1 cannot be emptied yet: worker_not_running: ")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.controller.decider.decider_situations import a_plan
 from trimtab_controller.execution.events import (
     AckSeen,
     Action,
@@ -20,7 +21,7 @@ from trimtab_controller.execution.events import (
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import IN_FLIGHT, Execution, HandoverPhase, placement_of
-from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.plan import Move, Plan
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 
@@ -145,18 +146,7 @@ def plans(draw: st.DrawFn) -> tuple[dict[KeyGroup, WorkerId], Plan]:
     for key_group in moved:
         target = draw(st.sampled_from([worker for worker in WORKERS if worker != owners[key_group]]))
         moves.append(Move(key_group=key_group, source=owners[key_group], target=target, state_bytes=None))
-    plan = Plan(
-        app=APP,
-        reason=PlanReason.LOAD_DISTANCE,
-        detail="r",
-        moves=tuple(moves),
-        hosts=HOSTS,
-        before=9.0,
-        planned=1.0,
-        lower_bound=1.0,
-        status="feasible",
-    )
-    return owners, plan
+    return owners, a_plan(*moves)
 
 
 @settings(max_examples=100)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.controller.decider.decider_situations import a_plan
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, HOSTS, T0, W0, W1, W2, ack, kg, refused
 from tests.controller.execution.test_restores import SCHEDULED
 from trimtab_controller.execution.events import PlanDecided, Publish, Resumed, StopWanted, WindowSeen
@@ -37,20 +38,14 @@ def lost(*, limits: Any = SCHEDULED, cores: float = 1.0, targets: tuple[WorkerId
 
 def plan(targets: tuple[WorkerId, ...], cores: float) -> Plan:
     hosts = {name: HOSTS[name] for name in (W1, W2)}
-    return Plan(
-        app=APP,
-        reason=PlanReason.LOSS,
-        detail="w0 is away",
-        moves=tuple(
+    return a_plan(
+        *(
             Move(key_group=kg(at), source=W0, target=targets[at % len(targets)], state_bytes=size)
             for at, size in enumerate(STATES)
         ),
+        reason=PlanReason.LOSS,
         hosts=hosts,
         cores=dict.fromkeys(hosts.values(), cores),
-        before=0.0,
-        planned=5.0,
-        lower_bound=0.0,
-        status="feasible",
     )
 
 
@@ -280,17 +275,6 @@ def test_a_plan_that_was_stopped_or_is_no_loss_takes_no_more() -> None:
         state = replace(machine.state, rounds={APP: other})
         with pytest.raises(ValueError, match="belongs to its round in flight"):
             ExecutionMachine(CLUSTER, SCHEDULED, state).on_event(T0 + 3, more({5: (W2, W1)}))
-
-
-def test_a_plan_that_has_grown_is_journalled_and_stopped_like_any_other() -> None:
-    machine = lost()
-    machine.on_event(T0 + 3, more({5: (W2, W1), 0: (W0, W2)}))
-    entry = decode_entry(encode_entry(JournalEntry(execution=machine.state)))
-    assert entry.execution.rounds == machine.state.rounds
-    machine.on_event(T0 + 4, StopWanted(app=APP, reason="stopped by op: enough", answered=()))
-    assert the_round(machine).ended_at == T0 + 4
-    assert machine.state.placements[APP].of(kg(5).operator, 5) == (W2,)
-    assert rows(machine)[0] == (W0, GONE)
 
 
 @settings(max_examples=80, deadline=None)

@@ -34,7 +34,6 @@ from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_protocol.messages.commands import Phase
 from trimtab_protocol.messages.names import AppId, WorkerId
 
-OTHER = AppId("other")
 LONG_S = 6.0
 PACED = replace(LIMITS, handovers_in_flight=4, handovers_per_host=100, key_groups_per_handover=1)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tests.controller.execution.execution_transcripts import APP, HOSTS, LIMITS, T0, W0, W1, W2, ack, plan, started
+from tests.narrow import not_none
 from trimtab_controller.execution.events import ExecutionLimits, PlanDecided, Resumed
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.pace import limited_s
@@ -59,8 +60,7 @@ def test_a_leader_that_takes_over_counts_what_restores_already() -> None:
 
 def test_the_promise_of_a_plan_knows_the_limits() -> None:
     made = machine(replace(HOST_RATE, schedule_restores=True), TO_ONE)
-    recovery = made.state.rounds[APP].recovery
-    assert recovery is not None
+    recovery = not_none(made.state.rounds[APP].recovery)
     assert (recovery.planned_s, recovery.bound_s) == (8.0, 6.0), "the bound leaves out the last one"
     sizes = {HOSTS[W1]: [100, 100], HOSTS[W2]: [400]}
     assert limited_s(HOST_RATE, sizes, all_of_it=True) == 8.0

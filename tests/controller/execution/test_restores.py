@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.controller.decider.decider_situations import a_handover, a_plan
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, HOSTS, LIMITS, OPERATOR, T0, ack, kg
+from tests.narrow import not_none
 from trimtab_controller.execution.events import (
     HostReport,
     PlanDecided,
@@ -68,20 +70,14 @@ def drained(
 
 
 def plan(*moves: tuple[WorkerId, int | None], lacking: Mapping[int, int] = MappingProxyType({}), cores: float) -> Plan:
-    return Plan(
-        app=APP,
-        reason=PlanReason.DRAIN,
-        detail="drain w0",
-        moves=tuple(
+    return a_plan(
+        *(
             Move(key_group=kg(at), source=SOURCE, target=target, state_bytes=size, lacking_bytes=lacking.get(at))
             for at, (target, size) in enumerate(moves)
         ),
+        reason=PlanReason.DRAIN,
         hosts=PLACES,
         cores=dict.fromkeys(PLACES.values(), cores) if cores else {},
-        before=20.0,
-        planned=1.0,
-        lower_bound=1.0,
-        status="optimal",
     )
 
 
@@ -90,9 +86,7 @@ def handovers(machine: ExecutionMachine) -> tuple[Handover, ...]:
 
 
 def recovery(machine: ExecutionMachine) -> Recovery:
-    found = machine.state.rounds[APP].recovery
-    assert found is not None
-    return found
+    return not_none(machine.state.rounds[APP].recovery)
 
 
 def restoring(machine: ExecutionMachine) -> Counter[HostId]:
@@ -227,17 +221,8 @@ def test_a_new_leader_schedules_what_is_left() -> None:
 
 def restored(costs: RestoreCosts, size: int, seconds: float, *, warm: bool = False, host: str = "h1") -> None:
     target = WorkerId("w1")
-    handover = Handover(
-        id="1.2-0",
-        key_groups=(kg(0),),
-        previous=((SOURCE, target) if warm else (SOURCE,),),
-        source=SOURCE,
-        target=target,
-        source_host=HostId("h0"),
-        target_host=HostId(host),
-        state_bytes=size,
-        since=T0,
-    )
+    previous = ((SOURCE, target) if warm else (SOURCE,),)
+    handover = a_handover(kg(0), previous=previous, target_host=HostId(host), state_bytes=size, since=T0)
     costs.learn(T0 + seconds, handover, [])
 
 

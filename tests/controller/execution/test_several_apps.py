@@ -25,6 +25,7 @@ from tests.controller.execution.execution_transcripts import (
     rows,
     started,
 )
+from tests.narrow import only_one
 from trimtab_controller.execution.events import (
     Action,
     ForgetWanted,
@@ -161,9 +162,7 @@ def test_a_stop_lets_released_key_groups_arrive() -> None:
     machine.on_event(T0, plan((0, W0, W1)))
     machine.on_event(T0 + 1, ack(handover(machine).prepare, Phase.PREPARED, generation=7))
 
-    [publish] = machine.on_event(T0 + 2, stop(None))
-
-    assert isinstance(publish, Publish)
+    publish = only_one(Publish, machine.on_event(T0 + 2, stop(None)))
     assert (publish.commands, publish.placements) == ((), ())
     assert phases(machine) == [HandoverPhase.RELEASING]
     ended = machine.on_event(T0 + 3, ack(handover(machine).prepare, Phase.TOOK))
@@ -335,12 +334,12 @@ def test_an_empty_worker_is_stopped_and_stands_by_for_nobody() -> None:
     machine = started(W0)
     released(machine)
     machine.on_event(T0 + 3, ack(handover(machine).prepare, Phase.TOOK))
-    [publish] = machine.on_event(T0 + 4, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0]))
-    assert isinstance(publish, Publish)
+    publish = only_one(
+        Publish, machine.on_event(T0 + 4, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0]))
+    )
     [stop] = publish.commands
     assert (stop.kind, stop.host, rows(publish)) == (CommandKind.STOP, HOSTS[W0], {0: (W1,)})
-    [done] = machine.on_event(T0 + 5, ack(stop, Phase.STOPPED, exit_code=0))
-    assert isinstance(done, Publish)
+    done = only_one(Publish, machine.on_event(T0 + 5, ack(stop, Phase.STOPPED, exit_code=0)))
     assert done.execution.scalings == {
         W0: WorkerScaling(command=stop, phase=ScalingPhase.DONE, at=T0 + 5, detail="exit code 0")
     }
@@ -349,8 +348,7 @@ def test_an_empty_worker_is_stopped_and_stands_by_for_nobody() -> None:
 
 def test_a_stop_without_answer_fails_and_a_late_word_is_still_the_truth() -> None:
     machine = started(W1)
-    [publish] = machine.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0]))
-    assert isinstance(publish, Publish)
+    publish = only_one(Publish, machine.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0])))
     assert (publish.placements, machine.wake_at) == ((), T0 + 60 + ACK_GRACE_S)
     machine.on_tick(T0 + 62)
     assert machine.state.scalings[W0].phase is ScalingPhase.FAILED
@@ -360,15 +358,12 @@ def test_a_stop_without_answer_fails_and_a_late_word_is_still_the_truth() -> Non
 
 def test_a_forgotten_app_has_no_placement_and_its_last_word_is_an_empty_one() -> None:
     given = started(W0, W1)
-    [publish] = given.on_event(T0, ForgetWanted(answered=("forget/app/app",), app=APP))
-    assert isinstance(publish, Publish)
+    publish = only_one(Publish, given.on_event(T0, ForgetWanted(answered=("forget/app/app",), app=APP)))
     assert publish.placements == (Placement(cluster="c", app=APP, epoch=Epoch(1, 2), owners={}),)
     assert (publish.answered, dict(publish.execution.placements)) == (("forget/app/app",), {})
-    [again] = given.on_event(T0, ForgetWanted(answered=("forget/app/app",), app=APP))
-    assert isinstance(again, Publish)
+    again = only_one(Publish, given.on_event(T0, ForgetWanted(answered=("forget/app/app",), app=APP)))
     assert (again.placements, again.answered) == ((), ("forget/app/app",)), "asked for twice: answered twice"
-    [back] = given.on_event(T0, PlacementWanted(app=APP, owners={kg(0): W1}))
-    assert isinstance(back, Publish)
+    back = only_one(Publish, given.on_event(T0, PlacementWanted(app=APP, owners={kg(0): W1})))
     assert back.execution.placements[APP].owners == {OPERATOR: ((W1,),)}, "and when it comes back it has one again"
 
 
@@ -377,8 +372,7 @@ def test_a_forgotten_worker_is_in_no_scaling_and_stands_by_for_nobody() -> None:
     given.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W1, host=HOSTS[W1]))
     placement = replace(given.state.placements[APP], owners={OPERATOR: ((W0, W1, W2),)})
     given.state = replace(given.state, placements={APP: placement})
-    [publish] = given.on_event(T0, ForgetWanted(answered=("forget/worker/w1", "drain/w1"), worker=W1))
-    assert isinstance(publish, Publish)
+    publish = only_one(Publish, given.on_event(T0, ForgetWanted(answered=("forget/worker/w1", "drain/w1"), worker=W1)))
     assert dict(publish.execution.scalings) == {}
     assert publish.execution.placements[APP].owners == {OPERATOR: ((W0, W2),)}
     assert publish.answered == ("forget/worker/w1", "drain/w1")
@@ -412,8 +406,7 @@ IN = SizeChange(at=T0, before=3, after=1, rate=12.0)
 def test_all_workers_of_a_scale_out_are_started_in_one_transaction_and_a_successor_repeats_it() -> None:
     machine = started(W0)
     wanted = ResizeWanted(app=APP, start={W1: HOSTS[W1], W2: HOSTS[W2]}, change=OUT)
-    [publish] = machine.on_event(T0, wanted)
-    assert isinstance(publish, Publish)
+    publish = only_one(Publish, machine.on_event(T0, wanted))
     assert [(each.kind, each.worker, each.host, each.app, each.epoch) for each in publish.commands] == [
         (CommandKind.START, worker, HOSTS[worker], APP, publish.execution.epoch) for worker in (W1, W2)
     ]

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from tests.console.fleet import Fleet
-from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
+from tests.controller.decider.decider_situations import APP, W0, W1, a_handover, a_round, kg
 from tests.controller.decider.deciders import BALANCED, NEEDS, SETTINGS, execution, window
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase
+from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.intents import plans
 from trimtab_controller.intents.change import Asked, Change, ChangeRefused, RefusalKind
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.events import Event, EventKind, EventMove
 from trimtab_protocol.messages.intents import Approve, MoveKeyGroups, Pause, Reject, RequestedMove
-from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
 from trimtab_protocol.messages.status import AppStatus, ProposalStatus, RoundStatus, Status
 
 NOW = 1012.0
@@ -123,7 +123,7 @@ def test_a_move_that_the_controller_would_refuse_is_not_written() -> None:
 
 
 def test_a_move_during_a_plan_of_the_app_waits_for_its_end() -> None:
-    busy = execution(BALANCED, rounds={APP: replace(a_round(None), plan="1.3")})
+    busy = execution(BALANCED, rounds={APP: a_round(None, plan="1.3")})
     change = move(["app/sums/0"], W1, looked(busy))
     assert change.caveats == ("but plan 1.3 is in flight: it begins after that",)
 
@@ -141,12 +141,9 @@ def test_undo_takes_back_what_a_plan_has_moved_by_its_events() -> None:
 
 
 def test_undo_prefers_the_journal_and_leaves_what_has_moved_on() -> None:
-    done = Handover(
-        id="1.2-0", key_groups=(kg(0), kg(1)), previous=((W1,), (W1,)), source=W1, target=W0, source_host=HostId("h1"),
-        target_host=HostId("h0"), state_bytes=0, since=1.0, phase=HandoverPhase.DONE,
-    )  # fmt: skip
-    failed = replace(done, id="1.2-1", key_groups=(kg(2),), previous=((W1,),), phase=HandoverPhase.FAILED)
-    last = replace(a_round(950.0), handovers=(done, failed))
+    done = a_handover(kg(0), kg(1), source=W1, target=W0, phase=HandoverPhase.DONE)
+    failed = a_handover(kg(2), source=W1, target=W0, id="1.2-1", phase=HandoverPhase.FAILED)
+    last = a_round(950.0, done, failed)
     change = plans.undo(asked(), "1.2", looked(execution(BALANCED, rounds={APP: last})))
     assert moves(change) == (RequestedMove(key_group=kg(0), worker=W1),)
     assert change.text.endswith("; 1 key group moved on since, and stays there")
@@ -193,11 +190,8 @@ def test_undo_of_what_can_be_undone_says_what_cannot_and_why() -> None:
 def test_undo_of_more_than_one_plan_may_have_is_several_plans(monkeypatch: pytest.MonkeyPatch, *, partly: bool) -> None:
     monkeypatch.setattr(plans, "MAX_MOVES", 2)
     owners = {**dict.fromkeys(map(kg, range(5)), W0), kg(5): W1}
-    done = Handover(
-        id="1.2-0", key_groups=tuple(map(kg, range(5))), previous=((W1,),) * 5, source=W1, target=W0,
-        source_host=HostId("h1"), target_host=HostId("h0"), state_bytes=0, since=1.0, phase=HandoverPhase.DONE,
-    )  # fmt: skip
-    known = seen(owners, present=execution(owners, rounds={APP: replace(a_round(950.0), handovers=(done,))}))
+    done = a_handover(*map(kg, range(5)), source=W1, target=W0, phase=HandoverPhase.DONE)
+    known = seen(owners, present=execution(owners, rounds={APP: a_round(950.0, done)}))
     change = plans.undo(asked(), "1.2", known, partly=partly)
     parts = [intent.moves for _, intent in change.records if isinstance(intent, MoveKeyGroups)]
     assert [[each.key_group for each in part] for part in parts] == [[kg(0), kg(1)], [kg(2), kg(3)], [kg(4)]]

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import BALANCED, execution
 from tests.controller.intents import test_plans
@@ -93,11 +91,3 @@ def test_a_rolling_restart_goes_round_a_host_whose_key_is_revoked() -> None:
     assert f"but not {ON_HOST[0]}: the key of {HOST} is revoked" in change.caveats
     [(_, intent)] = change.records
     assert not set(ON_HOST) & set(intent.workers)  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("checking", ["warn", "enforce"])
-def test_what_is_revoked_travels_with_the_status(checking: str) -> None:
-    from trimtab_protocol.messages.status import decode_status, encode_status
-
-    status = revoked(STATUS, HOST, OTHER, checking=checking)
-    assert decode_status(encode_status(status)).signatures == status.signatures

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.narrow import not_none
 from trimtab_controller.jars import class_archive
 from trimtab_controller.jars.fetching import (
     SETS,
@@ -131,8 +132,9 @@ def test_where_jars_are_kept(monkeypatch: pytest.MonkeyPatch, environment: dict[
 
 
 def test_the_version_of_the_broker_is_the_one_asked_for() -> None:
-    dependency = ElementTree.parse(list_folder() / "broker.ivy.xml").find("dependencies/dependency[@name='kafka_2.13']")
-    assert dependency is not None
+    dependency = not_none(
+        ElementTree.parse(list_folder() / "broker.ivy.xml").find("dependencies/dependency[@name='kafka_2.13']")
+    )
     assert broker_version() == dependency.get("rev")
 
 

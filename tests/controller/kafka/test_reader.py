@@ -206,12 +206,6 @@ def test_a_client_that_may_write_nothing_says_what_it_lacks(monkeypatch: pytest.
         write(monkeypatch, None, None)
 
 
-def test_what_the_controller_would_refuse_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intents, "Producer", lambda settings: pytest.fail("it connects"))
-    with pytest.raises(BadMessage, match="reason: found '0 characters'"):
-        write_intents(NOWHERE, TOPICS, [("pause", Pause(by="ann", at=1.0, reason=""))], limit_s=2.0)
-
-
 def test_a_broker_that_is_not_there_is_given_up() -> None:
     with pytest.raises(NotWrittenError, match=r"no answer within 0\.2 s"):
         write_intents(NOWHERE, TOPICS, [(PAUSE.key, PAUSE)], limit_s=0.2)

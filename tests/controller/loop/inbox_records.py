@@ -1,5 +1,7 @@
 """Records as they come from Kafka."""
 
+from dataclasses import replace
+
 from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
@@ -9,17 +11,9 @@ from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 
 TOPICS = Topics("c")
-
-
 NOW = 1000.0
-
-
 APP = AppId("app")
-
-
 NOWHERE = ("--bootstrap", "127.0.0.1:1", "--cluster", "c")
-
-
 Headers = list[tuple[str, bytes]]
 
 
@@ -62,19 +56,23 @@ def an_ack(**changes: object) -> Ack:
     return Ack(**values)  # type: ignore[arg-type]
 
 
-def a_window(end_s: float) -> Snapshot:
-    return Snapshot(
-        cluster="c", start_ms=0, end_ms=round(end_s * 1000), published_ms=0, hosts_seen=1, hosts_expected=1,
-        watermark_ms=None, late_rows=0,
-    )  # fmt: skip
+def a_window(end_s: float, **changes: object) -> Snapshot:
+    """A window without workers."""
+    made = Snapshot(
+        cluster="c",
+        start_ms=0,
+        end_ms=round(end_s * 1000),
+        published_ms=0,
+        hosts_seen=1,
+        hosts_expected=1,
+        watermark_ms=None,
+        late_rows=0,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 KEY_PAIR, OLD_KEY, STRANGER = SigningKey.generate(), SigningKey.generate(), SigningKey.generate()
-
-
 TRUSTED = TrustedKeys((OLD_KEY.public, KEY_PAIR.public))
-
-
 PLACED = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OperatorId("o"): ((WorkerId("w0"),),)})
 
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.controller.loop.inbox_records import TOPICS, Record
+from tests.narrow import not_none
 from trimtab_controller.decider.memory.forecasts import (
     DAY,
     ForecastReport,
@@ -19,27 +21,19 @@ APP = AppId("orders")
 ADVISE = ForecastSettings(mode=Mode.ADVISE)
 
 
-class Told:
+def demand(day: int, value: bytes | None) -> Record:
     """A record of the journal."""
-
-    def __init__(self, key: bytes, value: bytes | None) -> None:
-        self._key, self._value = key, value
-
-    def key(self) -> bytes:
-        return self._key
-
-    def value(self) -> bytes | None:
-        return self._value
+    return Record(TOPICS.journal, value, key_of(APP, day))
 
 
 def test_a_successor_recalls_what_it_can_read(caplog: pytest.LogCaptureFixture) -> None:
     messages = [
-        Told(key_of(APP, 20_000), encode_demand(APP, 20_000, [1.0, None, 2.0])),
-        Told(key_of(APP, 20_001), b"broken"),
-        Told(key_of(APP, 20_002), encode_demand(APP, 20_002, [5.0])),
-        Told(key_of(APP, 20_003), None),
-        Told(b"execution", b"{}"),
-        Told(b"pattern/orders/7", b"a record that an earlier build has left"),
+        demand(20_000, encode_demand(APP, 20_000, [1.0, None, 2.0])),
+        demand(20_001, b"broken"),
+        demand(20_002, encode_demand(APP, 20_002, [5.0])),
+        demand(20_003, None),
+        Record(TOPICS.journal, b"{}", b"execution"),
+        Record(TOPICS.journal, b"a record that an earlier build has left", b"pattern/orders/7"),
     ]
     found = recalled_demand(messages, ADVISE).series[APP]
     known = [(place, value) for place, value in enumerate(found.values) if value == value]
@@ -59,20 +53,16 @@ def told(*, better: bool, used: bool = False, mode: Mode = Mode.ACT) -> Forecast
 
 
 def test_a_forecast_is_told_with_its_error_beside_that_of_the_last_value() -> None:
-    found = forecast_status(told(better=True, used=True))
-    assert found is not None
+    found = not_none(forecast_status(told(better=True, used=True)))
     errors = "mean error 0.10 cores (3 %), of the last value 0.50 (12 %)"
     assert found.text == f"5.20 cores at most, 10 min ahead; {errors}"
-    advised = forecast_status(told(better=True, mode=Mode.ADVISE))
-    assert advised is not None
+    advised = not_none(forecast_status(told(better=True, mode=Mode.ADVISE)))
     assert advised.text == f"{found.text} (advise: nothing follows it)"
-    worse = forecast_status(told(better=False))
-    assert worse is not None
+    worse = not_none(forecast_status(told(better=False)))
     assert worse.text.endswith("of the last value 0.50 (12 %), so it is not used")
 
 
 def test_why_there_is_no_forecast_is_told() -> None:
-    none = forecast_status(ForecastReport(known_s=3600.0, why="1.0 of 73.1 h of history"))
-    assert none is not None
+    none = not_none(forecast_status(ForecastReport(known_s=3600.0, why="1.0 of 73.1 h of history")))
     assert (none.text, none.used, none.peak_cores) == ("none: 1.0 of 73.1 h of history", False, None)
     assert forecast_status(None) is None

@@ -21,6 +21,7 @@ from tests.controller.loop.inbox_records import (
     an_ack,
     placed,
 )
+from tests.narrow import not_none
 from trimtab_controller.decider.events import HostsRevoked, IntentsChanged
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY
@@ -40,7 +41,7 @@ from trimtab_protocol.messages.intents import Drain, Pause, TakenBack, encode_in
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
 from trimtab_protocol.messages.placement import Placement, decode_placement, encode_placement
 from trimtab_protocol.messages.report import Basis
-from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
+from trimtab_protocol.messages.snapshot import HostWindow
 from trimtab_protocol.signing.hosts import HostChecking, HostSigner
 from trimtab_protocol.signing.keys import SigningKey
 
@@ -74,11 +75,7 @@ def test_hosts_that_nobody_knows_have_one_allowance_together() -> None:
 def test_a_snapshot_says_which_hosts_there_are() -> None:
     inbox = Inbox(TOPICS, lambda: NOW)
     host = HostWindow(host=HostId("h1"), covered_s=1.0, cpu=2.0, cores=4.0, basis=Basis.CONFIG)
-    window = Snapshot(
-        cluster="c", start_ms=1, end_ms=2, published_ms=2, hosts_seen=1, hosts_expected=1, watermark_ms=None,
-        late_rows=0, hosts=(host,),
-    )  # fmt: skip
-    for chunk in split(window):
+    for chunk in split(a_window(NOW, hosts=(host,))):
         inbox.take(Record(TOPICS.snapshots, chunk.payload, b"c", chunk.headers))
     unknown, known = (Record(TOPICS.acks, b"{", key) for key in (b"x", b"h1"))
     for _ in range(ACKS_AT_ONCE + 1):
@@ -111,8 +108,7 @@ def test_intents_are_bounded_and_those_that_are_there_can_be_changed(monkeypatch
 
     assert [drained("w1") is None, drained("w2") is None, drained("w3") is None] == [False, False, True]
     assert inbox.rejected == {(TOPICS.intents, Fault.OVERSIZED): 1}
-    changed = drained("w2", "another")
-    assert changed is not None
+    changed = not_none(drained("w2", "another"))
     assert [intent.reason for intent in changed.intents] == ["r", "another"]
 
 
@@ -198,11 +194,10 @@ def test_an_agent_that_does_not_trust_us_is_heard_but_its_word_ends_no_command()
 
 def test_reports_that_the_stream_refused_are_counted_since_it_was_started() -> None:
     inbox = Inbox(TOPICS, lambda: NOW)
-    window = Snapshot(
-        cluster="c", start_ms=0, end_ms=1000, published_ms=1000, hosts_seen=1, hosts_expected=1, watermark_ms=None,
-        late_rows=0, rejected={Fault.VERSION: 7, "invented": 10**9},
-    )  # fmt: skip
-    for row in (window, replace(window, end_ms=2000, rejected={Fault.VERSION: 9, Fault.FLOODING: 1})):
+    for row in (
+        a_window(1.0, rejected={Fault.VERSION: 7, "invented": 10**9}),
+        a_window(2.0, rejected={Fault.VERSION: 9, Fault.FLOODING: 1}),
+    ):
         for chunk in split(row):
             inbox.take(Record(TOPICS.snapshots, chunk.payload, b"c", chunk.headers))
 
@@ -271,8 +266,7 @@ def test_the_status_names_the_hosts_whose_keys_are_revoked_the_last_ones_first()
     inbox.take(host_keys(KEY_PAIR, at=2.0))
     inbox.take(host_keys(KEY_PAIR, at=3.0, host="h2"))
     inbox.take(host_keys(KEY_PAIR, HOST_KEY, at=3.0, host="h3"))
-    found = signature_status(inbox)
-    assert found is not None
+    found = not_none(signature_status(inbox))
     assert (found.enforced, found.enrolled, found.revoked) == (True, 1, ("h2", "h1"))
     assert signature_status(checking_inbox(HostChecking.OFF)) is None
 

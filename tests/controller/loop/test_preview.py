@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.cli.status_examples import STATUS
-from tests.narrow import of_type
+from tests.controller.decider.decider_situations import a_load, a_node, a_window
+from tests.narrow import not_none, of_type
 from trimtab_controller.configuration import decode
 from trimtab_controller.decider.events import IntentsChanged, SolverAnswered
 from trimtab_controller.decider.values.decision import Decision, Skip
@@ -17,8 +18,7 @@ from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.solver.answer import NoAnswer
 from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import Basis, WorkerState
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import SignatureStatus
 
 CONFIGURATION = decode(
@@ -44,30 +44,8 @@ APP, HOST, WORKERS = AppId("app"), HostId("h"), (WorkerId("w0"), WorkerId("w1"))
 
 def window(end_s: int) -> Snapshot:
     """Two workers, and one key group that is all their load."""
-    return Snapshot(
-        cluster="c",
-        start_ms=end_s * 1000 - 10_000,
-        end_ms=end_s * 1000,
-        published_ms=end_s * 1000,
-        hosts_seen=1,
-        hosts_expected=1,
-        watermark_ms=None,
-        late_rows=0,
-        hosts=(HostWindow(host=HOST, covered_s=10.0, cpu=2.0, cores=4.0, basis=Basis.CONFIG),),
-        nodes=tuple(
-            NodeWindow(
-                worker=worker, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=1.0, covered_s=10.0, cpu=0.5,
-                complete=True, steering=True,
-            )
-            for worker in WORKERS
-        ),
-        key_groups=(
-            KeyGroupWindow(
-                key_group=KeyGroup(APP, OperatorId("sums"), 0), worker=WORKERS[0], covered_s=10.0, cpu=0.5,
-                tuples_in_s=1.0,
-            ),
-        ),
-    )  # fmt: skip
+    nodes = [a_node(worker, host=HOST, capacity=1.0, cpu=0.5) for worker in WORKERS]
+    return a_window(end_s, nodes, [a_load(KeyGroup(APP, OperatorId("sums"), 0), WORKERS[0], 0.5)])
 
 
 def decided(*snapshots: Snapshot) -> SkipReason:
@@ -86,8 +64,7 @@ def test_earlier_windows_count_by_the_time_they_had_then() -> None:
 def test_a_host_that_the_controller_has_revoked_is_not_planned_with(checking: str, *, expected: bool) -> None:
     told = replace(STATUS, signatures=SignatureStatus(checking=checking, enrolled=0, revoked=(HOST,)))
     state = ClusterState(found=replace(FOUND, acted=told), snapshots=(window(1060),))
-    seen = informed(state, CONFIGURATION, 1062.0).known.snapshot
-    assert seen is not None
+    seen = not_none(informed(state, CONFIGURATION, 1062.0).known.snapshot)
     assert [row.steering for row in seen.nodes] == [expected] * 2
 
 

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.decider.decider_situations import a_round
 from tests.controller.decider.deciders import BALANCED, window
 from tests.controller.decider.talking_job import HEAD, TAIL, TalkingJob
+from tests.controller.loop.inbox_records import APP, TOPICS, Record
 from tests.controller.loop.test_events import status
 from tests.narrow import of_type
 from trimtab_controller.decider.events import SnapshotArrived
@@ -13,7 +15,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.reasons import Concern, ConcernKind
 from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.journal import KEY, Flaw, Hold, JournalEntry, encode_entry
-from trimtab_controller.execution.state import Execution, Round
+from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.recovery import _inherited, _published, _status, recalled_costs
@@ -21,70 +23,35 @@ from trimtab_controller.loop.status_builder import StatusBuilder
 from trimtab_controller.loop.telemetry import SETTLED, LastingConcerns
 from trimtab_models.albic.fit import TupleCost, Unknown
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement, encode_placement
 from trimtab_protocol.messages.placement_parts import records_of
 from trimtab_protocol.messages.status import ConcernStatus, Status, decode_status, encode_status, status_key
 
-TOPICS = Topics("c")
-APP = AppId("app")
-
-
-class Record:
-    """As much of a Kafka message as is looked at."""
-
-    def __init__(self, topic: str, key: bytes, value: bytes | None) -> None:
-        self._topic, self._key, self._value = topic, key, value
-
-    def topic(self) -> str:
-        return self._topic
-
-    def key(self) -> bytes:
-        return self._key
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def headers(self) -> None:
-        return None
-
-    def offset(self) -> int:
-        return 7
-
 
 def journalled(number: int, *, plan_in_flight: bool = False) -> Record:
-    row = Round(
-        plan="1.3",
-        app=APP,
-        reason="load distance 9.0 above 5.0",
-        status="optimal",
-        fallback=False,
-        before=9.0,
-        planned=1.0,
-        lower_bound=1.0,
-        started_at=1000.0,
-        handovers=(),
+    execution = Execution(
+        generation=1, number=number, rounds={APP: a_round(None, plan="1.3")} if plan_in_flight else {}
     )
-    execution = Execution(generation=1, number=number, rounds={APP: row} if plan_in_flight else {})
-    return Record(TOPICS.journal, KEY, encode_entry(JournalEntry(execution=execution)))
+    return Record(TOPICS.journal, encode_entry(JournalEntry(execution=execution)), KEY)
 
 
 def placed(number: int) -> Record:
     owners = {OperatorId("o"): ((WorkerId("w0"),),)}
     placement = Placement(cluster="c", app=APP, epoch=Epoch(1, number), owners=owners)
-    return Record(TOPICS.placement, APP.encode(), encode_placement(placement))
+    return Record(TOPICS.placement, encode_placement(placement), APP.encode())
 
 
 def taken_back(number: int) -> Record:
     placement = Placement(cluster="c", app=APP, epoch=Epoch(1, number), owners={})
-    return Record(TOPICS.placement, APP.encode(), encode_placement(placement))
+    return Record(TOPICS.placement, encode_placement(placement), APP.encode())
 
 
 def told(number: int, *, acting: bool = True) -> Record:
     status = Status(
         cluster="c", at=1.0, acting=acting, epoch=Epoch(1, number), paused=None, window_end=None, coverage=None
     )
-    return Record(TOPICS.status, status_key(acting=acting), encode_status(status))
+    return Record(TOPICS.status, encode_status(status), status_key(acting=acting))
 
 
 def inherited(*records: Record, inbox: Inbox | None = None) -> JournalEntry | Hold:
@@ -100,8 +67,8 @@ def inherited(*records: Record, inbox: Inbox | None = None) -> JournalEntry | Ho
         [told(9, acting=False)],  # a dry run publishes no epoch of its own
         [placed(4), journalled(4), told(4)],
         [placed(2), journalled(4, plan_in_flight=True), told(3)],
-        [Record(TOPICS.journal, b"another kind", b"x"), journalled(4)],
-        [Record(TOPICS.placement, b"app", b"{"), placed(4), journalled(4)],  # a later one can be read
+        [Record(TOPICS.journal, b"x", b"another kind"), journalled(4)],
+        [Record(TOPICS.placement, b"{", b"app"), placed(4), journalled(4)],  # a later one can be read
     ],
 )
 def test_what_fits_together_is_gone_on_with(records: list[Record]) -> None:
@@ -118,8 +85,8 @@ def test_what_fits_together_is_gone_on_with(records: list[Record]) -> None:
         ([journalled(4, plan_in_flight=True)], Flaw.PLACEMENT),
         ([taken_back(4), journalled(4, plan_in_flight=True)], Flaw.PLACEMENT),
         ([taken_back(5), journalled(4)], Flaw.TRUNCATED),
-        ([Record(TOPICS.placement, b"app", b"{"), journalled(4)], Flaw.PLACEMENT),
-        ([Record(TOPICS.placement, b"app", b"{")], Flaw.PLACEMENT),
+        ([Record(TOPICS.placement, b"{", b"app"), journalled(4)], Flaw.PLACEMENT),
+        ([Record(TOPICS.placement, b"{", b"app")], Flaw.PLACEMENT),
     ],
 )
 def test_what_does_not_fit_together_is_a_hold(records: list[Record], flaw: Flaw) -> None:
@@ -128,29 +95,26 @@ def test_what_does_not_fit_together_is_a_hold(records: list[Record], flaw: Flaw)
 
 def test_an_entry_that_cannot_be_read_is_counted_also_when_a_whole_one_stands_behind_it() -> None:
     inbox = Inbox(TOPICS, lambda: 1000.0)
-    damaged = Record(TOPICS.journal, KEY, (journalled(3).value() or b"").replace(b'"number":3', b'"number":2'))
+    damaged = Record(TOPICS.journal, (journalled(3).value() or b"").replace(b'"number":3', b'"number":2'), KEY)
 
     assert isinstance(inherited(damaged, journalled(4), inbox=inbox), JournalEntry)
     assert inbox.rejected == {(TOPICS.journal, Fault.MALFORMED): 1}
 
 
-def test_a_placement_that_was_deleted_is_none() -> None:
-    found = Reading(messages=[placed(3), Record(TOPICS.placement, APP.encode(), None)])
-    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
-    assert (published.newest(), published.flaw) == ([], None)
-
-
-def test_an_old_placement_that_somebody_wrote_once_more_is_not_the_last() -> None:
-    found = Reading(messages=[placed(3), placed(4), placed(3)])
-    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
-    assert ([each.epoch for each in published.newest()], published.flaw) == ([Epoch(1, 4)], None)
-
-
-def test_an_app_that_was_forgotten_stays_so_though_somebody_writes_its_old_placement_once_more() -> None:
-    found = Reading(messages=[placed(3), taken_back(4), placed(3)])
-    published = _published(found, TOPICS, Inbox(TOPICS, lambda: 1000.0))
-    [placement] = published.newest()
-    assert (placement.is_taken_back, placement.epoch, published.flaw) == (True, Epoch(1, 4), None)
+@pytest.mark.parametrize(
+    ("records", "newest"),
+    [
+        pytest.param([placed(3), Record(TOPICS.placement, None, APP.encode())], [], id="deleted"),
+        pytest.param([placed(3), placed(4), placed(3)], [(Epoch(1, 4), False)], id="an old one once more"),
+        pytest.param(
+            [placed(3), taken_back(4), placed(3)], [(Epoch(1, 4), True)], id="forgotten, an old one once more"
+        ),
+    ],
+)
+def test_which_placement_of_an_app_is_the_last(records: list[Record], newest: list[tuple[Epoch, bool]]) -> None:
+    published = _published(Reading(messages=records), TOPICS, Inbox(TOPICS, lambda: 1000.0))
+    assert [(each.epoch, each.is_taken_back) for each in published.newest()] == newest
+    assert published.flaw is None
 
 
 W0, W1, OPERATOR = WorkerId("w0"), WorkerId("w1"), OperatorId("o")
@@ -160,7 +124,7 @@ NEXT = BASE.changed(Epoch(1, 3), {KeyGroup(APP, OPERATOR, 4): (W1,)})
 
 def of_topic(*publications: tuple[Placement, Placement | None]) -> list[Record]:
     return [
-        Record(TOPICS.placement, key, value)
+        Record(TOPICS.placement, value, key)
         for placement, before in publications
         for key, value in records_of(placement, before)
     ]

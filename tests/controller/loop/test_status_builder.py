@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.decider.decider_situations import a_handover, a_round
+from tests.controller.execution.execution_transcripts import PREPARE
 from tests.controller.loop.inbox_records import APP, NOW, TOPICS, an_ack
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
@@ -13,7 +15,7 @@ from trimtab_controller.decider.values.decision import Skip
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.journal import Flaw, Hold
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, ScalingPhase, WorkerScaling
+from trimtab_controller.execution.state import Execution, HandoverPhase, Round, ScalingPhase, WorkerScaling
 from trimtab_controller.loop.publications import status_record
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, decode_ack, encode_ack
@@ -31,56 +33,27 @@ from trimtab_protocol.messages.status import (
 )
 
 
-def a_round(*phases: HandoverPhase) -> Round:
-    prepare = Command(
-        cluster="c",
-        kind=CommandKind.PREPARE,
-        epoch=Epoch(1, 2),
-        host=HostId("h1"),
-        worker=WorkerId("w1"),
-        app=APP,
-        issued_at=NOW,
-        deadline=NOW + 1,
-        handover="h",
-        key_groups=(KeyGroup(APP, OperatorId("o"), 0),),
-        source=WorkerId("w0"),
-        target=WorkerId("w1"),
+def moving(*phases: HandoverPhase) -> Round:
+    """A plan with a hand-over of two key groups in each of the phases."""
+    key_groups = [KeyGroup(APP, OperatorId("o"), partition) for partition in range(2 * len(phases))]
+    rows = (
+        a_handover(
+            *key_groups[2 * index : 2 * index + 2],
+            id=f"1.2-{index}",
+            state_bytes=100,
+            phase=phase,
+            attempt=1,
+            prepare=PREPARE,
+            pause_s=0.25 if phase is HandoverPhase.DONE else None,
+        )
+        for index, phase in enumerate(phases)
     )
-    return Round(
-        plan="1.2",
-        app=APP,
-        reason="load distance 9.0 above 5.0",
-        status="optimal",
-        fallback=False,
-        before=9.0,
-        planned=1.0,
-        lower_bound=1.0,
-        started_at=NOW,
-        ended_at=NOW + 2,
-        handovers=tuple(
-            Handover(
-                id=f"1.2-{index}",
-                key_groups=(KeyGroup(APP, OperatorId("o"), 2 * index), KeyGroup(APP, OperatorId("o"), 2 * index + 1)),
-                previous=((WorkerId("w0"),), (WorkerId("w0"),)),
-                source=WorkerId("w0"),
-                target=WorkerId("w1"),
-                source_host=HostId("h0"),
-                target_host=HostId("h1"),
-                state_bytes=100,
-                since=NOW,
-                phase=phase,
-                attempt=1,
-                prepare=prepare,
-                pause_s=0.25 if phase is HandoverPhase.DONE else None,
-            )
-            for index, phase in enumerate(phases)
-        ),
-    )
+    return a_round(NOW + 2, *rows, started_at=NOW)
 
 
 def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> None:
     status_builder = StatusBuilder("c", acting=True)
-    row = a_round(HandoverPhase.DONE, HandoverPhase.FAILED)
+    row = moving(HandoverPhase.DONE, HandoverPhase.FAILED)
     skip = Skip(reason=SkipReason.INSIDE_BAND, detail="inside band")
     status_builder.see_round(row)
     status_builder.see_measured(row.plan, 1.5, None, Saving(planned_pp=3.0, measured_pp=-0.25))
@@ -153,9 +126,9 @@ def test_the_board_shows_what_workers_use_and_what_is_wrong() -> None:
 
 def test_a_plan_that_was_given_up_with_its_journal_is_in_flight_no_longer() -> None:
     before = StatusBuilder("c", acting=True)
-    before.see_round(replace(a_round(HandoverPhase.PREPARING), ended_at=None))
+    before.see_round(replace(moving(HandoverPhase.PREPARING), ended_at=None))
     decider = Decider(Settings(), Requirements(), Execution(generation=2), acting=True)
-    status = before.status(NOW, decider, Execution(generation=1, rounds={APP: replace(a_round(), ended_at=None)}), {})
+    status = before.status(NOW, decider, Execution(generation=1, rounds={APP: a_round(None)}), {})
     assert status.plans_in_flight
     successor = StatusBuilder("c", acting=True, previous=status)
     hold = Hold(flaw=Flaw.CORRUPTED, detail="d", newest=Epoch(1, 2))
@@ -166,7 +139,7 @@ def test_a_plan_that_was_given_up_with_its_journal_is_in_flight_no_longer() -> N
 def test_a_status_can_be_read_whatever_the_new_owners_say_they_measured() -> None:
     phases = (HandoverPhase.DONE, HandoverPhase.DONE)
     told = decode_ack(encode_ack(an_ack(phase=Phase.TOOK, state_bytes=MAX_COUNT, pause_s=MAX_NUMBER)))
-    row = a_round(*phases)
+    row = moving(*phases)
     rows = tuple(replace(each, state_bytes=told.state_bytes, pause_s=told.pause_s) for each in row.handovers)
     status_builder = StatusBuilder("c", acting=True)
     status_builder.see_round(replace(row, handovers=rows))

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.narrow import not_none
 from trimtab_controller.configuration import decode
 from trimtab_controller.decider.values.scaling import ScalingSettings
 from trimtab_controller.leadership.machine import CandidateRole
@@ -37,8 +38,7 @@ def test_the_stream_is_started_again_with_growing_delays_and_ended() -> None:
     child.close()
     lasting = StreamProcess([sys.executable, "-c", "import time; time.sleep(60)"])
     lasting.tick()
-    process = lasting._process
-    assert process is not None
+    process = not_none(lasting._process)
     lasting.close()
     assert process.returncode == -15
 
@@ -50,8 +50,7 @@ def test_a_process_that_has_ended_is_told_until_it_has_run_for_a_minute() -> Non
     child.tick()
     assert child.trouble is None
     for _ in range(2):
-        process = child._process
-        assert process is not None
+        process = not_none(child._process)
         process.wait()
         child.tick()
         gone = child.trouble
@@ -86,8 +85,7 @@ def test_a_warm_stream_is_told_who_leads_and_a_restarted_one_again(tmp_path: Pat
     child.lead()
     child.tick()
     wait_for(told, "lead")
-    process = child._process
-    assert process is not None
+    process = not_none(child._process)
     process.kill()
     process.wait()
     child.tick()
@@ -104,8 +102,7 @@ def test_a_warm_stream_is_told_who_leads_and_a_restarted_one_again(tmp_path: Pat
 def test_a_stream_that_is_not_kept_warm_ends_with_the_term() -> None:
     child = StreamProcess([sys.executable, "-c", "import time; time.sleep(60)"])
     child.tick()
-    process = child._process
-    assert process is not None
+    process = not_none(child._process)
     child.stand_by()
     assert process.returncode == -15
     child.tick()
@@ -164,8 +161,7 @@ def test_its_failure_is_told_with_the_end_of_its_output(hooks: list[Hook]) -> No
         hooks, "import sys; print('x' * 1000, flush=True); print('no quota left', file=sys.stderr); sys.exit(3)"
     )
     hook.call(APP, {})
-    failure = result(hook).failure
-    assert failure is not None
+    failure = not_none(result(hook).failure)
     assert failure.startswith("exit code 3: xx")
     assert failure.endswith("no quota left")
 
@@ -210,8 +206,7 @@ def test_a_reason_with_a_null_character_does_not_end_the_controller(hooks: list[
 def test_one_that_writes_without_end_is_ended(hooks: list[Hook]) -> None:
     hook = program(hooks, "import os\nwhile True: os.write(1, b'x' * 1_000_000)")
     hook.call(APP, {})
-    failure = result(hook).failure
-    assert failure is not None
+    failure = not_none(result(hook).failure)
     assert failure.startswith(f"more than {MAX_OUTPUT_BYTES} bytes of output: xx")
 
 

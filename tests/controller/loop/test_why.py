@@ -7,14 +7,15 @@ import pytest
 from rich.console import Console
 
 from tests.controller.cli.status_examples import STATUS
+from tests.controller.decider.decider_situations import a_handover, a_round, owned, plannable
 from tests.controller.decider.hosted_job import APP, kg
 from tests.controller.execution.execution_transcripts import CLUSTER, W0, W1, W2
+from tests.narrow import not_none
 from trimtab_controller.cli.why import show
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
-from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import UNLIMITED, FixedWorker, PlannableView, Worker
-from trimtab_controller.execution.state import Execution, HandMoved, Handover, HandoverPhase, Round, placement_of
+from trimtab_controller.execution.state import Execution, HandMoved, HandoverPhase, placement_of
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
 from trimtab_protocol.messages.events import Event, EventLoad, EventMove
@@ -24,16 +25,7 @@ from trimtab_protocol.messages.status import DecisionStatus
 
 WORKERS = tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in (W0, W1, W2))
 LOADS = {0: (W0, 30.0), 1: (W0, 20.0), 2: (W1, 25.0), 3: (W2, 15.0)}
-VIEW = PlannableView(
-    app=APP,
-    start_s=0.0,
-    end_s=10.0,
-    workers=WORKERS,
-    key_groups=[
-        Owned(key_group=kg(at), owner=owner, load=load, state_bytes=100 * at) for at, (owner, load) in LOADS.items()
-    ],
-    flows={},
-)
+VIEW = plannable(WORKERS, [owned(kg(at), owner, load, 100 * at) for at, (owner, load) in LOADS.items()])
 PLACEMENT = replace(
     placement_of(CLUSTER, APP, Epoch(1, 1), {kg(at): owner for at, (owner, _) in LOADS.items()}, None),
     owners={OperatorId("sums"): ((W0, W1), (W0, W2), (W1,), (W2,))},
@@ -177,23 +169,9 @@ def test_by_which_plan_it_came_here_and_since_when() -> None:
 
 
 def test_the_journal_knows_the_last_plan_to_the_second() -> None:
-    handover = Handover(
-        id="1.2-0",
-        key_groups=(kg(1),),
-        previous=((W1,),),
-        source=W1,
-        target=W0,
-        source_host=HostId("h-w1"),
-        target_host=HostId("h-w0"),
-        state_bytes=1,
-        since=104.5,
-        phase=HandoverPhase.DONE,
-    )
-    row = Round(
-        plan="1.2", app=APP, reason="r", status="optimal", fallback=False, before=20.0, planned=5.0, lower_bound=1.0,
-        started_at=100.0, handovers=(handover,),
-    )  # fmt: skip
-    found = why_here(kg(1), known(), replace(EXECUTION, rounds={APP: row}), (BEGUN,))
+    handover = a_handover(kg(1), source=W1, target=W0, since=104.5, phase=HandoverPhase.DONE)
+    in_flight = replace(EXECUTION, rounds={APP: a_round(None, handover)})
+    found = why_here(kg(1), known(), in_flight, (BEGUN,))
     assert (found.since, found.plan, found.stays) == (104.5, "1.2", "plan 1.2 of the app is in flight")
     assert "above the mean" in found.story
 
@@ -242,8 +220,7 @@ def test_before_the_first_window_no_app_is_called_unknown() -> None:
 
 
 def test_a_plan_is_explained_by_all_its_events() -> None:
-    found = explain_plan("1.2", (MEASURED, ENDED, BEGUN))
-    assert found is not None
+    found = not_none(explain_plan("1.2", (MEASURED, ENDED, BEGUN)))
     assert (found.text, found.mean_load, found.planned, found.measured) == ("app: 2 moves", 30.0, 5.0, 5.5)
     assert [(move.key_group, move.outcome, move.pause_s, move.reason) for move in found.moves] == [
         ("app/sums/1", "done", 0.25, "over_mean"),
@@ -270,12 +247,10 @@ def test_a_plan_is_explained_by_all_its_events() -> None:
 def test_a_plan_that_has_not_begun_is_not_told_as_begun(phase: str | None, said: str, text: str, outcome: str) -> None:
     proposed = replace(BEGUN, phase="proposed", text="waits for approval: 2 moves")
     end = replace(ENDED, phase=phase or "", text=said, moves=(), moves_total=None)
-    found = explain_plan("1.2", (proposed, end) if phase else (proposed,))
-    assert found is not None
+    found = not_none(explain_plan("1.2", (proposed, end) if phase else (proposed,)))
     assert found.text == text
     assert [move.outcome for move in found.moves] == [outcome, outcome]
-    begun = explain_plan("1.2", (proposed, replace(BEGUN, at=105.0)))
-    assert begun is not None
+    begun = not_none(explain_plan("1.2", (proposed, replace(BEGUN, at=105.0))))
     assert (begun.text, begun.moves[0].outcome) == ("app: 2 moves", None)
 
 
@@ -295,11 +270,9 @@ def test_what_an_approved_plan_has_brought_is_compared_with_the_loads_when_it_be
     assert at_once is not None
     assert (found.proposed_at, at_once.proposed_at) == (40.0, None)
     assert found == replace(at_once, proposed_at=40.0), "all but the load distance is of the time when it began"
-    waits = explain_plan("1.2", (proposed,))
-    assert waits is not None
+    waits = not_none(explain_plan("1.2", (proposed,)))
     assert (waits.proposed_at, waits.mean_load) == (None, 20.0), "all is of one time"
-    without = explain_plan("1.2", (proposed, replace(BEGUN, loads=()), MEASURED))
-    assert without is not None
+    without = not_none(explain_plan("1.2", (proposed, replace(BEGUN, loads=()), MEASURED)))
     loads = {row.worker: (row.before, row.planned, row.measured) for row in without.loads}
     assert loads[W0] == (35.0, 36.0, 49.0), "a leader that took over knows no better"
 
@@ -307,8 +280,7 @@ def test_what_an_approved_plan_has_brought_is_compared_with_the_loads_when_it_be
 def test_what_a_move_has_brought_is_told_with_it() -> None:
     brought = EventMove(key_group=kg(1), source=W1, target=W0, measured_pct=31.0, paid=False)
     measured = replace(MEASURED, moves=(brought,), moves_total=1)
-    plan = explain_plan("1.2", (BEGUN, ENDED, measured))
-    assert plan is not None
+    plan = not_none(explain_plan("1.2", (BEGUN, ENDED, measured)))
     assert [(row.load_pct, row.measured_pct, row.paid) for row in plan.moves] == [
         (20.0, 31.0, False),
         (25.0, None, None),

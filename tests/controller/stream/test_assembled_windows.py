@@ -358,14 +358,6 @@ def test_key_groups_of_a_host_that_stopped_are_unknown_not_idle() -> None:
     assert (snapshot.nodes, snapshot.pairs) == ((), ())
 
 
-def test_a_worker_that_changed_its_host_is_where_it_was_last() -> None:
-    machine = assembler()
-    h0, h1 = host("h0", 0, 10), host("h1", 0, 10)
-    rows = [h0, h1, worker("w0", h1), worker("w0", h0)._replace(last_ms=3_500)]
-    (snapshot,) = machine.on_rows(rows, now_ms=10_000)
-    assert [(node.worker, node.host) for node in snapshot.nodes] == [("w0", "h1")]
-
-
 def test_rates_are_per_second_in_which_the_quantity_was_known() -> None:
     machine = assembler(["h0"])
     h0 = host("h0", 0, 10)
@@ -392,16 +384,6 @@ def test_what_skipped_the_broker_is_unknown_for_a_pair_if_one_report_does_not_sa
         (3, 3.0, None),
         (5, 1.6, None),
     ]
-
-
-def test_the_owner_is_the_worker_that_reported_last_and_all_samples_count() -> None:
-    machine = assembler()
-    h0, h1 = host("h0", 0, 10), host("h1", 0, 10)
-    old = key_group(5, h0, owner="w0", seconds=4)._replace(last_ms=3_500, levels=[1.0] * 8)
-    new = key_group(5, h1, owner="w1", seconds=6)
-    (snapshot,) = machine.on_rows([h0, h1, new, old], now_ms=10_000)
-    (group,) = snapshot.key_groups
-    assert (group.worker, group.covered_s, group.tuples_in_s, group.state_bytes) == ("w1", 10.0, 30.0, 4096)
 
 
 def test_marks_and_states_of_workers_are_passed_on() -> None:

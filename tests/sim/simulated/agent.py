@@ -38,8 +38,6 @@ SETTLE_S = 0.25
 RECONNECT_S = 2.0
 """After the agent's start its workers are connected again so late at the latest."""
 TOPIC_ID = "simulated"
-
-
 running: list["AgentProcess"] = []
 
 

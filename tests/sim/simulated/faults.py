@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+from tests.narrow import not_none
 from tests.sim.simulated.kafka_client import CommitFate
 from tests.sim.simulated.network import Weather
 from tests.sim.simulated.rotation import TRUSTED_AFTER_S, Rotation
@@ -44,8 +45,7 @@ def reread(world: World) -> Heal | None:
     """An agent reads commands again, from some time ago."""
     if not (present := world.present()):
         return None
-    agent = world.hosts[world.random.choice(present)].agent
-    assert agent is not None
+    agent = not_none(world.hosts[world.random.choice(present)].agent)
     agent.turn_back(world.random.randint(1, 20))
     return nothing
 
