@@ -26,6 +26,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from aiokafka.producer.message_accumulator import MessageBatch
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
@@ -131,6 +132,7 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self.client._wait_on_metadata = functools.partial(self._until_known, known)
         accumulator = self._message_accumulator
         accumulator.drain_by_nodes = functools.partial(self._drain_and_give_up, accumulator.drain_by_nodes)
+        accumulator._append_batch = functools.partial(self._begin_batch, accumulator._append_batch)
 
     def _asked_s(self) -> float:
         """How long ago a broker has last told its topics (seconds)."""
@@ -171,6 +173,18 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         elif topic in self._gone and self._asked_s() > LOOK_AGAIN_S:
             self.client.force_metadata_update()
         return topic in self._gone
+
+    def _begin_batch(self, begin: Callable[..., Any], builder: Any, tp: TopicPartition) -> Any:
+        """Begin a batch.  Where others linger, it is sent with them, in one request.
+
+        aiokafka lets each linger by itself, and looks at all of them whenever one begins or has lingered.
+        """
+        accumulator = self._message_accumulator
+        if (waking := accumulator._wakeup_handle) is None:
+            return begin(builder, tp)
+        batch = MessageBatch(tp, builder, accumulator._batch_ttl, waking.when() - time.monotonic())
+        accumulator._batches[tp].append(batch)
+        return batch
 
     def _drain_and_give_up(self, drain: Callable[..., tuple[Any, bool]], *arguments: Any, **options: Any) -> Any:
         batches, some_have_no_leader = drain(*arguments, **options)

@@ -393,7 +393,7 @@ def test_an_app_that_goes_back_is_done_again_and_holds_up_no_commit(
 ) -> None:
     """`app.consumer.seek`: Faust acknowledges nothing again that is committed, so nothing may wait for it."""
     monkeypatch.setattr(consumer, "_thread", SimpleNamespace(seek=lambda *_: None))
-    message = SimpleNamespace(tp=ONE, offset=3)
+    message = SimpleNamespace(tp=ONE, offset=3, acked=True)
     give(consumer, ONE, 10, 11)
     finish(consumer, ONE, 10, 11)
     assert consumer._new_offset(ONE) == 12
@@ -630,6 +630,23 @@ def test_a_round_is_given_in_turns_and_what_is_done_is_left_out(
     assert streams.got == [(OTHER, 0), (ONE, 10), (ONE, 12)]
     assert (consumer.next_offset(ONE), consumer.next_offset(OTHER)) == (13, 1)
     assert (consumer._read_offset[ONE], consumer._delivering) == (12, None)
+
+
+def test_agents_may_run_after_one_message_of_each_topic(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams, turns = Delivered(consumer, monkeypatch), list[int]()
+
+    def note_turn() -> None:
+        turns.append(len(streams.got))
+        consumer.loop.call_soon(note_turn)
+
+    streams.after[1] = note_turn
+    other = TP("other", 0)
+    streams.deliver({ONE: [Record(10), Record(11), Record(12)], other: [Record(0), Record(1)]})
+
+    assert streams.got == [(ONE, 10), (other, 0), (ONE, 11), (other, 1), (ONE, 12)]
+    assert turns[:4] == [1, 2, 4, 5]
 
 
 def test_a_partition_blocked_in_the_middle_of_a_round_is_given_no_further(

@@ -1,6 +1,7 @@
 """What a flush waits for: the producer without a broker."""
 
 import asyncio
+import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -286,6 +287,28 @@ async def test_while_all_partitions_have_leaders_nothing_is_looked_through(monke
         accumulator.drain_by_nodes({1})
         found.append(bool(looked))
     assert found == [False, True]
+
+
+async def test_a_batch_goes_with_those_that_linger_already_and_wakes_nobody_before() -> None:
+    producer = FencedProducer(Fence(10.0), print, print, bootstrap_servers="127.0.0.1:1", linger_ms=400)
+    first, second, third = (TopicPartition(topic, 0) for topic in ("first", "second", "third"))
+    producer.client.cluster.update_metadata(metadata("first", "second", "third"))
+    accumulator, began = producer._message_accumulator, time.monotonic()
+    woken = accumulator.waiter()
+
+    await accumulator.add_message(first, b"k", b"v", 1200.0)
+    assert woken.done()  # nobody has planned yet when to look
+    assert accumulator.drain_by_nodes({}) == ({}, False)
+    await asyncio.sleep(0.2)
+    woken = accumulator.waiter()
+    await accumulator.add_message(second, b"k", b"v", 1200.0)
+    assert not woken.done()
+    await asyncio.wait_for(woken, 60.0)
+    await accumulator.add_message(third, b"k", b"v", 1200.0)  # the sender is about to look
+    (node, batches), *others = accumulator.drain_by_nodes({})[0].items()
+
+    assert 0.39 < time.monotonic() - began < 0.55
+    assert (node, batches.keys(), others) == (1, {first, second, third}, [])
 
 
 async def test_a_topic_that_the_app_may_not_write_is_no_topic_that_is_not_there(
