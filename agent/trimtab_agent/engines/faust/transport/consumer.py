@@ -675,8 +675,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
         Also between a revocation and the end of the recovery.  An event of a channel in memory is in no key group.
         """
-        cause = self._cause(message)
-        if cause.acked and cause in self._given_up:
+        if self._cause(message) in self._given_up:
             return True
         tp = message.tp
         start = self._writes_from.get(tp)

@@ -95,6 +95,8 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self._on_fatal = on_fatal
         self._unsure: set[TopicPartition] = set()
         """Partitions of whose last batch the broker may have written something, although it did not say so."""
+        self._known: dict[str, tuple[Any, list[int], list[int]]] = {}
+        """By topic: its metadata, all its partitions, and those that have a leader."""
         self._in_flight = 0
         """Produce requests that were sent, or begun to be sent, and not answered."""
         send, connected, known = self.client.send, self.client._get_conn, self.client._wait_on_metadata
@@ -134,6 +136,18 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         accumulator.drain_by_nodes = functools.partial(self._drain_and_give_up, accumulator.drain_by_nodes)
         accumulator._append_batch = functools.partial(self._begin_batch, accumulator._append_batch)
 
+    def _partition(self, topic: str, partition: int | None, *record: Any) -> int:
+        """The partition of a record.  aiokafka goes through all partitions for each."""
+        if partition is not None:
+            return int(super()._partition(topic, partition, *record))
+        metadata = self._metadata._partitions[topic]  # replaced, never changed
+        known = self._known.get(topic)
+        if known is None or known[0] is not metadata:
+            available = self._metadata.available_partitions_for_topic(topic)
+            known = self._known[topic] = metadata, sorted(metadata), sorted(available)
+        _, all_partitions, available = known
+        return int(self._partitioner(record[2], list(all_partitions), list(available)))  # by the serialised key
+
     def _asked_s(self) -> float:
         """How long ago a broker has last told its topics (seconds)."""
         return time.time() - float(self.client.cluster._last_successful_refresh_ms) / 1e3
@@ -145,7 +159,7 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         """
         self.client._topics.add(topic)
         if topic in self.client.cluster._partitions:
-            return await known(topic)
+            return self.client.cluster.partitions_for_topic(topic)
         is_output = self._is_output(topic)
         given_up = is_output and BUFFERED.get()
         since, asking = uptime(), asyncio.ensure_future(known(topic))

@@ -393,7 +393,7 @@ def test_an_app_that_goes_back_is_done_again_and_holds_up_no_commit(
 ) -> None:
     """`app.consumer.seek`: Faust acknowledges nothing again that is committed, so nothing may wait for it."""
     monkeypatch.setattr(consumer, "_thread", SimpleNamespace(seek=lambda *_: None))
-    message = SimpleNamespace(tp=ONE, offset=3, acked=True)
+    message = SimpleNamespace(tp=ONE, offset=3)
     give(consumer, ONE, 10, 11)
     finish(consumer, ONE, 10, 11)
     assert consumer._new_offset(ONE) == 12
