@@ -288,7 +288,7 @@ PRIVATES: tuple[Private, ...] = (
         (Patch.BEGUN_EVENTS, Patch.REPLIES, Patch.ASKING),
         "the assignment that the next rebalance compares with",
         ("_assignment", "_consumer", "_reply_consumer", "_leader_assignor"),
-        (("_stop_consumer", ()),),
+        (("_stop_consumer", ()), ("maybe_start_producer", ())),
     ),
     Private(
         mode.utils.queues.ThrowableQueue,

@@ -357,10 +357,16 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         """Connect, as soon as a broker answers (patch brokers-awaited).  An app connects its producer first."""
         self.transport.waits.begin(CONNECT)
         await super().on_start()
+        self.app.maybe_start_producer = self._started_already
+
+    async def _started_already(self) -> Self:
+        """For each record Faust takes up to three turns of the event loop to see whether the producer has started."""
+        return self
 
     async def on_stop(self) -> None:
         """Stop."""
         self.transport.waits.begin(None)
+        vars(self.app).pop("maybe_start_producer", None)
         await super().on_stop()
 
     def send_soon(self, fut: Any) -> None:

@@ -22,6 +22,7 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
 from faust.exceptions import ProducerSendError
 from faust.streams import _current_event
+from faust.transport.drivers.aiokafka import Producer
 from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
@@ -81,6 +82,25 @@ async def test_a_flush_waits_for_all_before_it_also_slow_ones_and_for_nothing_af
     assert [line for line in story if not line.startswith("later")] == [
         *("first begun", "first published", "second begun", "second published", "flushed"),
     ]
+
+
+async def test_a_record_is_sent_without_a_turn_of_the_event_loop_while_the_producer_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nothing(_: Any) -> None: ...
+
+    monkeypatch.setattr(Producer, "on_start", nothing)
+    monkeypatch.setattr(Producer, "on_stop", nothing)
+    producer = made()
+    faust_asks = producer.app.maybe_start_producer
+    await producer.on_start()
+
+    with pytest.raises(StopIteration) as returned:
+        producer.app.maybe_start_producer().send(None)
+    assert returned.value.value is producer
+
+    await producer.on_stop()
+    assert type(producer.app.maybe_start_producer) is type(faust_asks)
 
 
 async def test_a_stopped_buffer_holds_up_no_flush() -> None:
