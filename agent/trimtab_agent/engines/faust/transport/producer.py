@@ -54,6 +54,8 @@ LOOK_AGAIN_S = 1.0
 """How often to look whether such a topic is back, while there are outputs for it."""
 LOOK_S = 0.1
 """How often to look at what waits for a topic that is not there, or is dropped before a rebalance."""
+TURN_S = 0.005
+"""How often a record lets others run before it is sent."""
 NOT_SENT = "%s cannot be sent, this worker ends: %s"
 DROPPED = "the group rebalances while %s has no leader: what was done since the last commit is dropped and done again"
 FATAL = frozenset({45, 47, 59})
@@ -327,6 +329,8 @@ class SteeredProducer(Producer):  # type: ignore[misc]
 
     def __init__(self, transport: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(transport, *arguments, **options)
+        self._turn_at = 0.0
+        """When a record has let others run last (monotonic seconds)."""
         publish = self.buffer._send_pending
 
         async def publish_or_end(message: Any) -> None:
@@ -360,7 +364,13 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         self.app.maybe_start_producer = self._started_already
 
     async def _started_already(self) -> Self:
-        """For each record Faust takes up to three turns of the event loop to see whether the producer has started."""
+        """For each record Faust takes up to three turns of the event loop to see whether the producer has started.
+
+        So whoever sends without end still lets all others run.
+        """
+        if (now := time.monotonic()) - self._turn_at > TURN_S:
+            self._turn_at = now
+            await asyncio.sleep(0)
         return self
 
     async def on_stop(self) -> None:

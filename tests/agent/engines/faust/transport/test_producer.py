@@ -30,7 +30,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
-from trimtab_agent.engines.faust.transport.producer import BUFFERED, FencedProducer, SteeredProducer
+from trimtab_agent.engines.faust.transport.producer import BUFFERED, TURN_S, FencedProducer, SteeredProducer
 
 
 @contextmanager
@@ -84,23 +84,29 @@ async def test_a_flush_waits_for_all_before_it_also_slow_ones_and_for_nothing_af
     ]
 
 
-async def test_a_record_is_sent_without_a_turn_of_the_event_loop_while_the_producer_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_records_need_no_turn_of_the_event_loop_each_and_let_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(_: Any) -> None: ...
 
     monkeypatch.setattr(Producer, "on_start", nothing)
     monkeypatch.setattr(Producer, "on_stop", nothing)
-    producer = made()
-    faust_asks = producer.app.maybe_start_producer
+    producer, turns = made(), list[int]()
+    app, faust_asks = producer.app, producer.app.maybe_start_producer
     await producer.on_start()
 
-    with pytest.raises(StopIteration) as returned:
-        producer.app.maybe_start_producer().send(None)
-    assert returned.value.value is producer
+    async def count_turns() -> None:
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
 
+    counting, asked, until = asyncio.create_task(count_turns()), 0, time.monotonic() + 10 * TURN_S
+    while time.monotonic() < until:
+        assert await app.maybe_start_producer() is producer
+        asked += 1
+    counting.cancel()
     await producer.on_stop()
-    assert type(producer.app.maybe_start_producer) is type(faust_asks)
+
+    assert 1 <= len(turns) <= 11 < asked
+    assert type(app.maybe_start_producer) is type(faust_asks)
 
 
 async def test_a_stopped_buffer_holds_up_no_flush() -> None:
