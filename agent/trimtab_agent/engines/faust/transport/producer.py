@@ -376,7 +376,7 @@ class SteeredProducer(Producer):  # type: ignore[misc]
     async def on_stop(self) -> None:
         """Stop."""
         self.transport.waits.begin(None)
-        vars(self.app).pop("maybe_start_producer", None)
+        self.app.__dict__.pop("maybe_start_producer", None)  # Faust may ask again
         await super().on_stop()
 
     def send_soon(self, fut: Any) -> None:
