@@ -9,8 +9,8 @@ processes a backlog operator by operator, so that a part of a run is mostly the 
 Without `--work` the job does nothing beyond the example, which gives the largest overhead to expect.  With it, each of
 the two operators uses this many microseconds of CPU per tuple.  The output has the medians of flights per second (which
 other load on the machine disturbs) and of the worker's CPU per flight (less disturbed), and their changes.  An overhead
-below 0 is possible: the plug-in's consumer (`SteeredConsumer`) delivers messages with less CPU than Faust's, and that
-can outweigh measuring and steering.
+below 0 is possible: the plug-in delivers and sends messages with less CPU than Faust (`SteeredConsumer._deliver`,
+`SteeredProducer`), and that can outweigh measuring, guarding and steering.
 """
 
 import argparse

@@ -50,6 +50,8 @@ class PlacedKeys:
 
     def written(self, key: bytes, event_key: bytes | None, partition: int, *, windowed: bool) -> None:
         """Note a write."""
+        if len(self.others) > MAX_OTHERS:
+            return
         if key == event_key and (key[:1] == b'"') is self.quoted:  # as most are
             self.newest = key, partition
             return
@@ -58,7 +60,7 @@ class PlacedKeys:
         its_own = event_key is not None and (not quoted or event_key == placing(text, quoted=True))
         if event_key is not None and its_own and self.quoted in (None, quoted):
             self.quoted, self.newest = quoted, (event_key, partition)
-        elif len(self.others) <= MAX_OTHERS:
+        else:
             self.others.add(text)
 
     def read(

@@ -72,8 +72,8 @@ class StoreGuard:
         self._app = app
         self._fence = fence
         self._on_breach = on_breach
-        self._tables: dict[Any, Any] = {}
-        """By changelog topic."""
+        self._tables: dict[Any, tuple[Any, str]] = {}
+        """By changelog topic, with the name of that."""
         self.placed: defaultdict[str, PlacedKeys] = defaultdict(PlacedKeys)
         """By changelog topic, what the writes show to the router."""
         self.refused = RefusedRecords(app, fence, tell)
@@ -126,7 +126,7 @@ class StoreGuard:
 
     def _watch_changelog(self, table: Any) -> None:
         topic = table.changelog_topic
-        self._tables[topic] = table
+        self._tables[topic] = table, table.changelog_topic_name
         topic._on_published = self._published_or_end(table, topic._on_published)
         partition_for_key = table.partition_for_key
 
@@ -149,23 +149,24 @@ class StoreGuard:
         worker ends.
         """
         record = future.message
-        if (table := self._tables.get(record.channel)) is None:
+        if (found := self._tables.get(record.channel)) is None:
             return False
+        table, changelog = found
         event = current_event()
         message = future.cause = None if event is None else event.message
-        tp = TP(table.changelog_topic_name, record.partition)
+        tp = changelog, record.partition  # quicker than a TP, and equal to it
         if not (table.is_global or table.use_partitioner):
             self._refuse_late(table, message, record.key)
-            leaving = message is None and self._app._consumer.is_leaving(tp.partition)
+            leaving = message is None and self._app._consumer.is_leaving(record.partition)
             if leaving or tp not in self._app.assignor._active_tps:
-                self._refuse_foreign(table, message, tp, record.key)
+                self._refuse_foreign(table, message, TP(*tp), record.key)
         if record.key is None:
             record = future.message = record._replace(key=table.data._encode_key(None))
         if message is not None and message.tp.topic is not None:
-            placed = self.placed[tp.topic]
+            placed = self.placed[changelog]
             placed.written(record.key, message.key, message.partition, windowed=table.window is not None)
         if self.refused.waiting:
-            self.refused.written(tp, record.key)
+            self.refused.written(TP(*tp), record.key)
         return True
 
     def _refuse_late(self, table: Any, message: Any, key: Any) -> None:
@@ -245,17 +246,13 @@ class StoreGuard:
     def _read_own(self, table: Any, get: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if table.is_global or table.use_partitioner:
             return get
-        changelog = table.changelog_topic_name
+        changelog, assignor = table.changelog_topic_name, self._app.assignor
 
         def read_own(key: Any) -> Any:
             event = current_event()
-            if event is not None and (tp := TP(changelog, event.message.partition)) not in active():
-                self._refuse_foreign_read(event.message, tp)
+            if event is not None and (changelog, event.message.partition) not in assignor._active_tps:
+                self._refuse_foreign_read(event.message, TP(changelog, event.message.partition))
             return get(key)
-
-        def active() -> Collection[TP]:
-            tps: set[TP] = self._app.assignor._active_tps
-            return tps
 
         return read_own
 

@@ -381,6 +381,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 for tp in self._unreadable.keys() & records:
                     self.log.warning("%s/%d can be read again", *tp)
                     del self._unreadable[tp]
+                for tp in records:
+                    self.app.monitor.track_tp_end_offset(tp, self.highwater(tp))
                 self._round = records
                 return records
         return {}
@@ -416,16 +418,24 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return {topic for topic, at in self._forbidden.items() if at > since}
 
     async def _deliver(self, records: Mapping[TP, list[Any]], rebalances: int) -> None:
-        """Give a round to the streams, alternating topics and partitions.  Agents may run after every message."""
+        """Give a round to the streams, alternating topics and partitions.
+
+        Agents may run after one message of each topic.  They take one at a turn of the event loop, so more would only
+        fill their queues, and hold up other topics when one is full.
+        """
         changelogs = frozenset(filter(self._is_changelog_tp, records))
-        track_end, give = self.app.monitor.track_tp_end_offset, self.callback
+        give, delivered = self.callback, self.transport.guard.refused.delivered
         self._round = left = dict(records)
+        given: set[str] = set()
         for tp, record in self.scheduler.iterate(records):
+            if tp.topic in given:
+                given.clear()
+                await asyncio.sleep(0)
+            given.add(tp.topic)
             if not self.flow_active or rebalances != self._rebalances:
                 return
             if tp not in left:  # a scheduler of the app's own may have copied the lists
                 continue
-            track_end(tp, self.highwater(tp))
             offset, expected = record.offset, self._read_offset[tp]
             if expected is not None and offset < expected:
                 continue
@@ -436,7 +446,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             try:
                 await give(message)
                 if tp not in changelogs:
-                    self.transport.guard.refused.delivered(tp, offset)
+                    delivered(tp, offset)
             except Exception:
                 if not getattr(message, "refcount", 0):  # no channel has it
                     raise
@@ -446,7 +456,6 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 self._delivering = None
                 if tp in changelogs:
                     self._restored[tp] = offset
-            await asyncio.sleep(0)
             if self._commit_every is not None and self._n_acked >= self._commit_every:
                 self._n_acked = 0
                 await asyncio.shield(self.commit())  # a cancelled commit would lose its offsets

@@ -26,6 +26,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from aiokafka.producer.message_accumulator import MessageBatch
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
@@ -53,6 +54,8 @@ LOOK_AGAIN_S = 1.0
 """How often to look whether such a topic is back, while there are outputs for it."""
 LOOK_S = 0.1
 """How often to look at what waits for a topic that is not there, or is dropped before a rebalance."""
+TURN_S = 0.005
+"""How often a record lets others run before it is sent."""
 NOT_SENT = "%s cannot be sent, this worker ends: %s"
 DROPPED = "the group rebalances while %s has no leader: what was done since the last commit is dropped and done again"
 FATAL = frozenset({45, 47, 59})
@@ -94,6 +97,8 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self._on_fatal = on_fatal
         self._unsure: set[TopicPartition] = set()
         """Partitions of whose last batch the broker may have written something, although it did not say so."""
+        self._known: dict[str, tuple[Any, list[int], list[int]]] = {}
+        """By topic: its metadata, all its partitions, and those that have a leader."""
         self._in_flight = 0
         """Produce requests that were sent, or begun to be sent, and not answered."""
         send, connected, known = self.client.send, self.client._get_conn, self.client._wait_on_metadata
@@ -131,6 +136,19 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self.client._wait_on_metadata = functools.partial(self._until_known, known)
         accumulator = self._message_accumulator
         accumulator.drain_by_nodes = functools.partial(self._drain_and_give_up, accumulator.drain_by_nodes)
+        accumulator._append_batch = functools.partial(self._begin_batch, accumulator._append_batch)
+
+    def _partition(self, topic: str, partition: int | None, *record: Any) -> int:
+        """The partition of a record.  aiokafka goes through all partitions for each."""
+        if partition is not None:
+            return int(super()._partition(topic, partition, *record))
+        metadata = self._metadata._partitions[topic]  # replaced, never changed
+        known = self._known.get(topic)
+        if known is None or known[0] is not metadata:
+            available = self._metadata.available_partitions_for_topic(topic)
+            known = self._known[topic] = metadata, sorted(metadata), sorted(available)
+        _, all_partitions, available = known
+        return int(self._partitioner(record[2], list(all_partitions), list(available)))  # by the serialised key
 
     def _asked_s(self) -> float:
         """How long ago a broker has last told its topics (seconds)."""
@@ -143,7 +161,7 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         """
         self.client._topics.add(topic)
         if topic in self.client.cluster._partitions:
-            return await known(topic)
+            return self.client.cluster.partitions_for_topic(topic)
         is_output = self._is_output(topic)
         given_up = is_output and BUFFERED.get()
         since, asking = uptime(), asyncio.ensure_future(known(topic))
@@ -171,6 +189,18 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         elif topic in self._gone and self._asked_s() > LOOK_AGAIN_S:
             self.client.force_metadata_update()
         return topic in self._gone
+
+    def _begin_batch(self, begin: Callable[..., Any], builder: Any, tp: TopicPartition) -> Any:
+        """Begin a batch.  Where others linger, it is sent with them, in one request.
+
+        aiokafka lets each linger by itself, and looks at all of them whenever one begins or has lingered.
+        """
+        accumulator = self._message_accumulator
+        if (waking := accumulator._wakeup_handle) is None:
+            return begin(builder, tp)
+        batch = MessageBatch(tp, builder, accumulator._batch_ttl, waking.when() - time.monotonic())
+        accumulator._batches[tp].append(batch)
+        return batch
 
     def _drain_and_give_up(self, drain: Callable[..., tuple[Any, bool]], *arguments: Any, **options: Any) -> Any:
         batches, some_have_no_leader = drain(*arguments, **options)
@@ -299,6 +329,8 @@ class SteeredProducer(Producer):  # type: ignore[misc]
 
     def __init__(self, transport: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(transport, *arguments, **options)
+        self._turn_at = 0.0
+        """When a record has let others run last (monotonic seconds)."""
         publish = self.buffer._send_pending
 
         async def publish_or_end(message: Any) -> None:
@@ -329,10 +361,22 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         """Connect, as soon as a broker answers (patch brokers-awaited).  An app connects its producer first."""
         self.transport.waits.begin(CONNECT)
         await super().on_start()
+        self.app.maybe_start_producer = self._started_already
+
+    async def _started_already(self) -> Self:
+        """For each record Faust takes up to three turns of the event loop to see whether the producer has started.
+
+        So whoever sends without end still lets all others run.
+        """
+        if (now := time.monotonic()) - self._turn_at > TURN_S:
+            self._turn_at = now
+            await asyncio.sleep(0)
+        return self
 
     async def on_stop(self) -> None:
         """Stop."""
         self.transport.waits.begin(None)
+        self.app.__dict__.pop("maybe_start_producer", None)  # Faust may ask again
         await super().on_stop()
 
     def send_soon(self, fut: Any) -> None:

@@ -615,6 +615,23 @@ def test_a_round_is_given_in_turns_and_what_is_done_is_left_out(consumer: Steere
     assert (consumer._read_offset[ONE], consumer._delivering) == (12, None)
 
 
+def test_agents_may_run_after_one_message_of_each_topic(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams, turns = Delivered(consumer, monkeypatch), list[int]()
+
+    def note_turn() -> None:
+        turns.append(len(streams.got))
+        consumer.loop.call_soon(note_turn)
+
+    streams.after[1] = note_turn
+    other = TP("other", 0)
+    streams.deliver({ONE: [Record(10), Record(11), Record(12)], other: [Record(0), Record(1)]})
+
+    assert streams.got == [(ONE, 10), (other, 0), (ONE, 11), (other, 1), (ONE, 12)]
+    assert turns[:4] == [1, 2, 4, 5]
+
+
 def test_a_partition_blocked_in_the_middle_of_a_round_is_given_no_further(
     consumer: SteeredConsumer, streams: Delivered
 ) -> None:

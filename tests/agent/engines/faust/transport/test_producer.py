@@ -1,6 +1,7 @@
 """What a flush waits for: the producer without a broker."""
 
 import asyncio
+import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,13 +22,14 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
 from faust.exceptions import ProducerSendError
 from faust.streams import _current_event
+from faust.transport.drivers.aiokafka import Producer
 from faust.types import TP
 
 from tests.agent.engines.faust.steered import transport_of
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.safety.troubles import Trouble
-from trimtab_agent.engines.faust.transport.producer import BUFFERED, FencedProducer, SteeredProducer
+from trimtab_agent.engines.faust.transport.producer import BUFFERED, TURN_S, FencedProducer, SteeredProducer
 
 
 @contextmanager
@@ -96,6 +98,31 @@ async def test_a_flush_waits_for_all_before_it_also_slow_ones_and_for_nothing_af
     assert [line for line in story if not line.startswith("later")] == [
         *("first begun", "first published", "second begun", "second published", "flushed"),
     ]
+
+
+async def test_records_need_no_turn_of_the_event_loop_each_and_let_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(_: Any) -> None: ...
+
+    monkeypatch.setattr(Producer, "on_start", nothing)
+    monkeypatch.setattr(Producer, "on_stop", nothing)
+    producer, turns = made(), list[int]()
+    app, faust_asks = producer.app, producer.app.maybe_start_producer
+    await producer.on_start()
+
+    async def count_turns() -> None:
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    counting, asked, until = asyncio.create_task(count_turns()), 0, time.monotonic() + 10 * TURN_S
+    while time.monotonic() < until:
+        assert await app.maybe_start_producer() is producer
+        asked += 1
+    counting.cancel()
+    await producer.on_stop()
+
+    assert 1 <= len(turns) <= 11 < asked
+    assert type(app.maybe_start_producer) is type(faust_asks)
 
 
 async def test_a_stopped_buffer_holds_up_no_flush() -> None:
@@ -289,6 +316,28 @@ async def test_while_all_partitions_have_leaders_nothing_is_looked_through(monke
         accumulator.drain_by_nodes({1})
         found.append(bool(looked))
     assert found == [False, True]
+
+
+async def test_a_batch_goes_with_those_that_linger_already_and_wakes_nobody_before() -> None:
+    producer = FencedProducer(Fence(10.0), print, print, bootstrap_servers="127.0.0.1:1", linger_ms=400)
+    first, second, third = (TopicPartition(topic, 0) for topic in ("first", "second", "third"))
+    producer.client.cluster.update_metadata(metadata("first", "second", "third"))
+    accumulator, began = producer._message_accumulator, time.monotonic()
+    woken = accumulator.waiter()
+
+    await accumulator.add_message(first, b"k", b"v", 1200.0)
+    assert woken.done()  # nobody has planned yet when to look
+    assert accumulator.drain_by_nodes({}) == ({}, False)
+    await asyncio.sleep(0.2)
+    woken = accumulator.waiter()
+    await accumulator.add_message(second, b"k", b"v", 1200.0)
+    assert not woken.done()
+    await asyncio.wait_for(woken, 60.0)
+    await accumulator.add_message(third, b"k", b"v", 1200.0)  # the sender is about to look
+    (node, batches), *others = accumulator.drain_by_nodes({})[0].items()
+
+    assert 0.39 < time.monotonic() - began < 0.55
+    assert (node, batches.keys(), others) == (1, {first, second, third}, [])
 
 
 async def test_a_topic_that_the_app_may_not_write_is_no_topic_that_is_not_there(
