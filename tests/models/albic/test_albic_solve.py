@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.models.test_balance_properties import broken_rules, load_distance
 from tests.narrow import of_type
-from trimtab_controller.cli import main
 from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, problem_of, repaid_charge
 from trimtab_models.albic.solve import AlbicParams, Strategy, solve
 from trimtab_models.balance.drain import Obstacle
@@ -29,7 +27,7 @@ from trimtab_models.instances.snapshot import (
 )
 from trimtab_models.simulation.rounds import policy_named, simulate
 from trimtab_models.simulation.workloads import recorded
-from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
+from trimtab_models.solving import Infeasible, Never, PlanStatus
 from trimtab_models.spared import Spared
 
 SHORT = BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20))
@@ -69,6 +67,7 @@ def test_a_pair_is_brought_together(cluster, params):
     assert result.collocation > 0
     assert result.balance.score.migrations <= 2
     assert (predicted_load(problem, result) < 32, result.within) == (True, True)
+    assert params is MANY or result.collocation == 0.25, "one of four"
 
 
 def test_many_pairs_in_one_round_and_half_of_the_load_is_gone(cluster):
@@ -76,10 +75,6 @@ def test_many_pairs_in_one_round_and_half_of_the_load_is_gone(cluster):
     result = plan_of(problem)
     assert (result.collocation, predicted_load(problem, result), result.balance.score.migrations) == (1, 16, 4)
     assert result.predicted_load_distance == pytest.approx(0)
-
-
-def test_one_pair_in_one_round(cluster):
-    assert plan_of(talking(cluster, max_migrations=2), ONE).collocation == 0.25
 
 
 def test_nothing_moves_once_together_and_inside_the_band(cluster):
@@ -190,21 +185,6 @@ def test_lost_key_groups_go_to_their_partners_for_nothing(cluster):
     result = plan_of(problem)
     assert result.balance.allocation.tolist() == [1, 1, 0, 1, 1, 0, 1, 0]
     assert result.balance.score.migrations == 0
-
-
-@both
-@pytest.mark.parametrize("removing", [[], [True, True]])
-def test_no_node_to_keep_is_infeasible(cluster, params, removing):
-    problem = cluster([], [], [], nodes=len(removing), removing=np.array(removing, bool))
-    assert isinstance(solve(problem, stop=Never(), seed=0, params=params), Infeasible)
-
-
-@both
-def test_a_deadline_that_has_passed_gives_an_allowed_plan(cluster, params):
-    problem = talking(cluster)
-    result = solve(problem, stop=Deadline(lambda: 1.0, 0.0), seed=0, params=params)
-    assert not isinstance(result, Infeasible)
-    assert result.balance.score.allowed
 
 
 def test_tiny_steps_are_no_endless_loop(cluster):
@@ -321,27 +301,21 @@ def document(**changes):
 
 
 @pytest.fixture
-def solve_file(tmp_path: Path, capsys):
-    def run(given, method="albic"):
-        path = tmp_path / "cluster.json"
-        path.write_text(json.dumps(given))
-        code = main(["solve", method, str(path)])
-        return code, *capsys.readouterr()
-
-    return run
+def command(solve):
+    return solve
 
 
-def test_the_command_prints_the_plan_with_what_is_predicted(solve_file):
-    code, out, err = solve_file(document(budget={"max_migrations": 4}))
+def test_the_command_prints_the_plan_with_what_is_predicted(command):
+    code, out, err = command(document(budget={"max_migrations": 4}), method="albic")
     plan = json.loads(out)
     assert (code, err, plan["method"], plan["migrations"]) == (0, "", "albic", 4)
     assert (plan["collocation_before"], plan["collocation"], plan["mean_load"]) == (0, 1, 16)
     assert plan["predicted_load_distance"] == pytest.approx(0)
 
 
-def test_the_command_warns_when_no_attempt_was_within_max_load_distance(solve_file):
+def test_the_command_warns_when_no_attempt_was_within_max_load_distance(command):
     pinned = [entry | {"pinned": True, "node": "n0"} for entry in document()["key_groups"]]
-    code, out, err = solve_file(document(key_groups=pinned))
+    code, out, err = command(document(key_groups=pinned), method="albic")
     assert (code, json.loads(out)["status"]) == (0, "unchanged")
     assert err == "warning: no attempt came within max_load_distance 10: the predicted load distance is 16\n"
 
@@ -358,10 +332,11 @@ def key_group(name, node, load):
         ("cola", 0, [key_group("a0", "n0", 0.0), key_group("b0", "n0", 5e-324), key_group("b1", "n1", 1.0)], 0.3),
     ],
 )
-def test_there_is_a_plan_however_small_or_large_numbers_are(solve_file, method, distance, key_groups, rate):
+def test_there_is_a_plan_however_small_or_large_numbers_are(command, method, distance, key_groups, rate):
     options = {"score_factor": 0.0, "max_load_distance": distance}
     flows = [{"from": "a0", "to": "b0", "rate": rate}]
-    code, out, _ = solve_file(document(key_groups=key_groups, flows=flows, options=options), method)
+    given = document(key_groups=key_groups, flows=flows, options=options)
+    code, out, _ = command(given, method=method)
     assert code == 0
     assert json.loads(out)["load_distance"] >= 0.0
 

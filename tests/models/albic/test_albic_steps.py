@@ -163,20 +163,24 @@ def best_join(problem, parts=None, max_partition_load=25.0, seed=0):
     return improver.best(scored_pairs(problem), np.random.default_rng(seed))
 
 
-def test_the_largest_rate_wins_and_goes_to_the_less_loaded_node(cluster):
-    problem = cluster([0, 1, 0, 1], [5.0, 4, 1, 1], [(0, 1, 50.0), (2, 3, 60.0)], score_factor=0.5)
-    assert best_join(problem) == Join(mover=2, anchor=3, node=1)
-
-
-def test_one_in_a_set_the_other_comes_to_it(cluster):
-    problem = cluster([0, 1, 1], [1.0, 9, 9], [(0, 1, 50.0), (1, 2, 70.0)], score_factor=0.5)
-    assert best_join(problem, parts=[[0], [1, 2]]) == Join(mover=0, anchor=1, node=1)
-
-
-def test_both_in_sets_is_like_neither(cluster):
-    flows = [(0, 1, 9.0), (2, 3, 9.0), (0, 2, 5.0)]
-    problem = cluster([0, 0, 1, 1], [2.0, 2, 1, 1], flows, score_factor=0.1)
-    assert best_join(problem, parts=[[0, 1], [2, 3]]) == Join(mover=0, anchor=1, node=1)
+@pytest.mark.parametrize(
+    ("homes", "loads", "flows", "parts", "join"),
+    [
+        ([0, 1, 0, 1], [5.0, 4, 1, 1], [(0, 1, 50.0), (2, 3, 60.0)], None, Join(mover=2, anchor=3, node=1)),
+        ([0, 1, 1], [1.0, 9, 9], [(0, 1, 50.0), (1, 2, 70.0)], [[0], [1, 2]], Join(mover=0, anchor=1, node=1)),
+        (
+            [0, 0, 1, 1], [2.0, 2, 1, 1], [(0, 1, 9.0), (2, 3, 9.0), (0, 2, 5.0)], [[0, 1], [2, 3]],
+            Join(mover=0, anchor=1, node=1),
+        ),
+        ([0, 1, 0, 1], [20.0, 20, 1, 2], [(0, 1, 50.0), (2, 3, 40.0)], None, Join(mover=3, anchor=2, node=0)),
+    ],
+    ids=[
+        *("the largest rate, to the less loaded node", "to the set", "both in sets"),
+        "the next best if the best is too heavy",
+    ],
+)  # fmt: skip
+def test_which_pair_comes_together_and_where(cluster, homes, loads, flows, parts, join):
+    assert best_join(cluster(homes, loads, flows, score_factor=0.1), parts=parts) == join
 
 
 @pytest.mark.parametrize(
@@ -197,13 +201,6 @@ def test_rules_turn_a_join_round_or_forbid_it(cluster, changes, join):
     given = {"load": [3.0, 2.0]} | changes
     problem = cluster([0, 1], 1, [(0, 1, 50.0)], score_factor=0.5, nodes=2, **given)
     assert best_join(problem) == join
-
-
-def test_a_forbidden_pair_is_skipped_for_the_next_best(cluster):
-    problem = cluster([0, 1, 0, 1], [20.0, 20, 1, 1], [(0, 1, 50.0), (2, 3, 40.0)], score_factor=0.5)
-    join = best_join(problem)
-    assert join is not None
-    assert {join.mover, join.anchor} == {2, 3}
 
 
 def test_ties_are_chosen_by_the_seed(cluster):
@@ -361,20 +358,6 @@ def test_two_that_talk_much_do_not_both_move(cluster):
     both = np.isin(selection.options.part, [0, 1]) & (selection.options.node == 2)
     assert both.sum() == 2
     assert not allowed(selection, both)
-
-
-def test_no_option_leads_onto_a_marked_node_or_moves_what_is_pinned(cluster):
-    problem = cluster(
-        [0, 1, 2, 2],
-        5,
-        [(0, 1, 50.0), (2, 3, 9.0)],
-        removing=[False, True, False],
-        pinned=[True, False, False, True],
-        score_factor=0.5,
-    )
-    _, _, selection = question(problem)
-    assert not problem.balance.removing[selection.options.node].any()
-    assert set(selection.options.part.tolist()) == {1}  # 2 is in one part with 3, which is pinned
 
 
 def test_a_union_that_is_too_heavy_for_a_part_is_no_join(cluster):
