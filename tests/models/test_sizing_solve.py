@@ -105,33 +105,6 @@ def test_machines_that_are_alike_form_a_class():
     assert [group.tolist() for group in problem.classes] == [[0, 2], [1, 3]]
 
 
-def with_row(job, per_rate, per_instance, capacity):
-    """The problem with a second resource: its use per tuple/s and per instance of each operator, and its capacities."""
-    problem = problem_of(job)
-    rows = (np.repeat(np.array(each, float)[None, :, None], len(job.machines), 2) for each in (per_rate, per_instance))
-    return replace(
-        problem,
-        per_rate=np.concatenate((problem.per_rate, next(rows))),
-        per_instance=np.concatenate((problem.per_instance, next(rows))),
-        capacity=np.concatenate((problem.capacity, [capacity])),
-    )
-
-
-def test_memory_is_a_further_row_that_no_plan_exceeds():
-    job = instance([operator("s", 0.1, 1, source=True), operator("x", 1, 1)], "sx", types="aaa", limit=12)
-    problem = with_row(job, per_rate=[0, 0], per_instance=[1e9, 4e9], capacity=[5e9, 4e9, 1e9])
-    result = planned(problem, SizingParams())
-    assert (result.use[1] <= [5e9, 4e9, 1e9]).all()
-    assert result.placement[1].tolist() == [1, 1, 0]
-    assert result.source_rate < 0.8 * planned(problem_of(job), SizingParams()).source_rate
-
-
-def test_network_is_a_further_row_in_proportion_to_rates():
-    job = instance([operator("s", 0.1, source=True)], types="aa", limit=4)
-    megabits = with_row(job, per_rate=[2.0], per_instance=[0.0], capacity=[1000.0, 1000.0])
-    assert planned(megabits, SizingParams()).source_rate == pytest.approx(1000)  # CPU alone would allow 2000
-
-
 def test_a_stop_ends_the_exact_model_while_it_searches():
     random = np.random.default_rng(1)
     costs = [{"a": random.uniform(0.1, 1), "b": random.uniform(0.1, 1)} for _ in range(5)]
@@ -152,11 +125,11 @@ def test_a_stop_ends_the_exact_model_while_it_searches():
 
 
 def test_a_problem_that_is_not_whole_cannot_exist():
-    job = instance([operator("s", 1, source=True)])
+    problem = problem_of(instance([operator("s", 1, source=True)]))
     with pytest.raises(ValueError, match="capacity above 0"):
-        with_row(job, per_rate=[0], per_instance=[1], capacity=[1, 0])
-    with pytest.raises(ValueError, match="its use of every resource"):
-        replace(problem_of(job), relative=np.ones(2))
+        replace(problem, capacity=np.array([1.0, 0.0]))
+    with pytest.raises(ValueError, match="its use of every machine"):
+        replace(problem, relative=np.ones(2))
 
 
 def test_unlimited_instances_are_no_reason_for_a_proof():

@@ -433,9 +433,9 @@ def _problem(view: SmoothedView, capacity: Capacity, its: WorkerType, present: t
         operators=(*table.operators, "process"),
         machines=(str(its),),
         relative=np.array([1.0] * len(per_rate) + [0.0]),
-        per_rate=np.array([*per_rate, 0.0]).reshape(1, -1, 1) / share,
-        per_instance=np.array([*per_worker, process]).reshape(1, -1, 1) / share,
-        capacity=np.full((1, 1), 100.0),
+        per_rate=np.array([*per_rate, 0.0]).reshape(-1, 1) / share,
+        per_instance=np.array([*per_worker, process]).reshape(-1, 1) / share,
+        capacity=np.full(1, 100.0),
         source_rate=1.0,
     )
 
@@ -471,7 +471,7 @@ def _need(
 
 def _fixed_pct(problem: SizingProblem) -> float:
     """What a worker uses before it handles any input, in percent of its capacity."""
-    return float(problem.per_instance[0, :, 0].sum())
+    return float(problem.per_instance[:, 0].sum())
 
 
 def _room(problem: SizingProblem, target: float) -> float:
@@ -507,9 +507,9 @@ def _carries(problem: SizingProblem, workers: int, rate: float, target: float) -
         operators=problem.operators,
         machines=tuple(map(str, range(workers))),
         relative=problem.relative,
-        per_rate=np.repeat(problem.per_rate, workers, axis=2),
-        per_instance=np.repeat(problem.per_instance, workers, axis=2),
-        capacity=np.full((1, workers), 100.0 * target),
+        per_rate=np.repeat(problem.per_rate, workers, axis=1),
+        per_instance=np.repeat(problem.per_instance, workers, axis=1),
+        capacity=np.full(workers, 100.0 * target),
         source_rate=1.0,
     )
     return max_rate(many, instances) >= rate * (1 - 1e-9)

@@ -398,7 +398,7 @@ class _Solver(Incumbent):
         tolerance = self._params.tolerance
         if not self._stop():
             improver = Improver(self.problem, self.stayed, self._random, self._stop, returning=returning)
-            plan = Improved(allocation=self.best, score=self.score, steps=0)
+            plan = Improved(allocation=self.best, score=self.score)
             self.take(improve_second_side(improver, plan, self._params.polish, tolerance))
         if not self._stop():
             band = held(self.score, self.goal(), tolerance)
