@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from tests.models.documents import BOLT, SCHEDULING, SIZING, TOPOLOGY, changed, cluster, each_key_group
+from tests.models.documents import BOLT, SCHEDULING, SIZING, SPOUT, TOPOLOGY, changed, cluster, each_key_group
 from trimtab_controller.cli import main
 from trimtab_models.solving import FAMILIES
 
@@ -73,28 +73,20 @@ def test_wrong_usage_is_exit_2(milp, arguments):
     assert end.value.code == 2
 
 
-def unwanted(change):
-    return TOPOLOGY | {"slots_wanted": 0} | change
-
-
 def heavy(fixed):
     return SIZING | {"source_rate": 0.5, "operators": [SPOUT, BOLT | {"fixed": {"slow": fixed, "fast": fixed}}]}
 
 
-SPOUT = SIZING["operators"][0]
 LOW = "no machines have room for one instance of each operator, however low the source rate"
+UNWANTED = "$.slots_wanted is 0, expected at least 1: no slot may be used, 3 are free"
 NO_PLAN = [
     (SNAPSHOTS, cluster(nodes=[], key_groups=[]), "there is no node"),
-    (
-        SNAPSHOTS,
-        cluster(nodes=[{"id": "n1", "capacity": 1, "removing": True}]),
-        "all nodes are draining",
-    ),
+    (SNAPSHOTS, cluster(nodes=[{"id": "n1", "capacity": 1, "removing": True}]), "all nodes are draining"),
     (SCHEDULES, SCHEDULING | {"servers": []}, "no usable core"),
     (SCHEDULES, changed(SCHEDULING, ("servers", 0, "cores"), ["inf"]), "no usable core"),
     (("even", "lf"), TOPOLOGY | {"slots": []}, "there is no slot"),
-    (("even", "lf"), unwanted({"slots": []}), "there is no slot"),
-    (("even", "lf"), unwanted({}), "$.slots_wanted is 0, expected at least 1: no slot may be used, 3 are free"),
+    (("even", "lf"), TOPOLOGY | {"slots_wanted": 0, "slots": []}, "there is no slot"),
+    (("even", "lf"), TOPOLOGY | {"slots_wanted": 0}, UNWANTED),
     (("hetero", "round-robin"), SIZING | {"machines": []}, "there is no machine"),
     (("hetero",), SIZING | {"max_instances": 1}, "max_instances 1 is less than one for each of 2 operators"),
     (("round-robin",), SIZING | {"max_instances": 2}, "3 instances are more than max_instances, 2"),
