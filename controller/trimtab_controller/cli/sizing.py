@@ -486,30 +486,13 @@ def _percent(view: SmoothedView, its: WorkerType, rate: float) -> Floats:
 
 def _enough(problem: SizingProblem, load: Floats, room: float, rate: float, target: float) -> int | None:
     """The least number of workers that carry the load by the model, and whose key groups fit."""
-    low, high = 0, 1
-    while high < MAX_WORKERS and not _carries(problem, high, rate, target):
-        low, high = high, min(MAX_WORKERS, 2 * high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _carries(problem, middle, rate, target) else (middle, high)
-    for workers in range(high, MAX_WORKERS + 1):
+    one_each = np.ones((len(problem.operators), 1), np.int64)
+    carried = max_rate(replace(problem, capacity=np.full(1, 100.0 * target)), one_each)  # by one worker of several
+    needed = rate * (1 - 1e-9) / carried if carried > 0 else math.inf
+    least = max(1, math.ceil(min(needed, MAX_WORKERS)))
+    for workers in range(least, MAX_WORKERS + 1):
         if times_placed(load, np.full(workers, room)) >= 1.0 - 1e-9:
             return workers
         if workers >= len(load):
             break
     return None
-
-
-def _carries(problem: SizingProblem, workers: int, rate: float, target: float) -> bool:
-    """Whether that many workers, each of which runs an instance of every operator, carry the rate."""
-    instances = np.ones((len(problem.operators), workers), np.int64)
-    many = SizingProblem(
-        operators=problem.operators,
-        machines=tuple(map(str, range(workers))),
-        relative=problem.relative,
-        per_rate=np.repeat(problem.per_rate, workers, axis=1),
-        per_instance=np.repeat(problem.per_instance, workers, axis=1),
-        capacity=np.full(workers, 100.0 * target),
-        source_rate=1.0,
-    )
-    return max_rate(many, instances) >= rate * (1 - 1e-9)
