@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.models.albic.situations import situations
 from tests.models.test_balance_properties import broken_rules, load_distance
 from tests.narrow import of_type
 from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, problem_of, repaid_charge
@@ -28,7 +29,6 @@ from trimtab_models.instances.snapshot import (
 from trimtab_models.simulation.rounds import policy_named, simulate
 from trimtab_models.simulation.workloads import recorded
 from trimtab_models.solving import Infeasible, Never, PlanStatus
-from trimtab_models.spared import Spared
 
 SHORT = BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20))
 MANY = AlbicParams(balance=SHORT)
@@ -199,47 +199,6 @@ def test_loads_that_contradict_the_flows_are_predicted_all_the_same(cluster):
     assert np.isfinite(result.predicted_load_distance)
 
 
-def some_spared(usage, nodes_of, nodes):
-    """Every other key group uses nothing on one node, and every third one half as much."""
-    amount = [[each / (1 + place % 2) if place % 3 else 0.0 for place, each in enumerate(usage)]]
-    return Spared.of(np.arange(len(usage)), np.array(nodes_of), np.array(amount), (len(usage), nodes))
-
-
-@st.composite
-def clusters(draw):
-    """Arguments of a small cluster in which anything that a snapshot can say may be said."""
-    nodes, count = draw(st.integers(1, 4)), draw(st.integers(1, 8))
-
-    def each(strategy, size):
-        return draw(st.lists(strategy, min_size=size, max_size=size))
-
-    removing = each(st.sampled_from([False, False, True]), nodes)
-    removing[draw(st.integers(0, nodes - 1))] = False
-    rules = {
-        "nodes": nodes,
-        "removing": removing,
-        "operator": each(st.integers(0, 2), count),
-        "capacity": each(st.sampled_from([0.5, 1.0, 2.0]), nodes),
-        "pinned": each(st.sampled_from([False, False, False, True]), count),
-        "cost_bytes": each(st.integers(1, 5).map(float), count),
-        "max_migrations": draw(st.one_of(st.none(), st.integers(0, 6))),
-        "max_cost_bytes": draw(st.one_of(st.none(), st.floats(0, 15))),
-        "score_factor": draw(st.sampled_from([0.0, 0.5, 1.5])),
-        "max_partition_load": draw(st.sampled_from([25.0, 12.0, 0.0])),
-        "serialise_cost": draw(st.sampled_from([0.0, 0.02])),
-        "deserialise_cost": draw(st.sampled_from([0.0, 0.01])),
-        "max_load_distance": draw(st.sampled_from([0.0, 5.0, 10.0])),
-    }
-    if draw(st.booleans()):
-        rules["usage"] = [each(st.integers(0, 4).map(float), count)]
-        rules["limit"] = [each(st.integers(0, 10).map(float), nodes)]
-        if draw(st.booleans()):
-            rules["spared"] = some_spared(rules["usage"][0], each(st.integers(0, nodes - 1), count), nodes)
-    ends = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1), st.floats(0, 100))
-    homes = each(st.integers(-1 if draw(st.booleans()) else 0, nodes - 1), count)
-    return homes, each(st.floats(4, 15), count), draw(st.lists(ends, max_size=8)), rules
-
-
 def predicted_loads(problem, allocation):
     """Flow by flow."""
     loads, home = problem.balance.load.copy(), problem.balance.home
@@ -252,7 +211,7 @@ def predicted_loads(problem, allocation):
     return loads
 
 
-@given(clusters(), st.sampled_from([MANY, ONE]))
+@given(situations(), st.sampled_from([MANY, ONE]))
 @quick
 def test_every_plan_keeps_every_rule_and_tells_the_truth(cluster, arguments, params):
     homes, loads, flows, rules = arguments
@@ -269,7 +228,7 @@ def test_every_plan_keeps_every_rule_and_tells_the_truth(cluster, arguments, par
     assert (plan_of(problem, params, seed=5).balance.allocation == allocation).all()
 
 
-@given(clusters())
+@given(situations())
 @quick
 def test_collocation_is_given_up_for_load_distance_only(cluster, arguments):
     homes, loads, flows, rules = arguments

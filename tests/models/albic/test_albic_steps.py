@@ -6,8 +6,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from tests.models.albic.situations import situations
 from trimtab_models.albic.joining import Joining, PlanEvaluator, Weights, _GreedyChoice, choose_greedily
 from trimtab_models.albic.model import optimise
 from trimtab_models.albic.parts import cut, parts_of, parts_to_keep
@@ -15,7 +15,6 @@ from trimtab_models.albic.problem import load_index
 from trimtab_models.albic.scores import scored_pairs
 from trimtab_models.albic.solve import CollocationImprover, Join
 from trimtab_models.solving import Never
-from trimtab_models.spared import Spared
 
 
 def pairs_of(problem):
@@ -214,41 +213,7 @@ def test_ties_are_chosen_by_the_seed(cluster):
 
 
 quick = settings(max_examples=40)
-
-
-@st.composite
-def situations(draw):
-    """Arguments of a small cluster: 2-3 nodes, 2-6 key groups, few flows, every rule now and then."""
-    nodes, count = draw(st.integers(2, 3)), draw(st.integers(2, 6))
-
-    def each(strategy, size):
-        return draw(st.lists(strategy, min_size=size, max_size=size))
-
-    pairs = draw(st.lists(st.sampled_from([(i, j) for i in range(count) for j in range(count) if i != j]), max_size=5))
-    removing = each(st.sampled_from([False, False, False, True]), nodes)
-    removing[draw(st.integers(0, nodes - 1))] = False
-    rules = {"nodes": nodes, "removing": removing, "score_factor": 0.5}
-    if draw(st.booleans()):
-        rules |= {"serialise_cost": draw(st.sampled_from([0.01, 0.03])), "deserialise_cost": 0.02}
-    if draw(st.booleans()):
-        rules["pinned"] = each(st.sampled_from([False, False, True]), count)
-    if draw(st.booleans()):
-        rules["max_migrations"] = draw(st.integers(0, 4))
-    if draw(st.booleans()):
-        rules |= {"cost_bytes": each(st.sampled_from([1.0, 2.0, 3.5]), count), "max_cost_bytes": draw(st.floats(0, 9))}
-    if draw(st.booleans()):
-        rules["usage"] = [each(st.integers(0, 3).map(float), count)]
-        rules["limit"] = [each(st.sampled_from([3.0, 6.0]), nodes)]
-        if draw(st.booleans()):  # every other key group uses nothing on some node
-            amount = np.array([[usage * (place % 2) for place, usage in enumerate(rules["usage"][0])]])
-            places = np.array(each(st.integers(0, nodes - 1), count))
-            rules["spared"] = Spared.of(np.arange(count), places, amount, (count, nodes))
-    if draw(st.booleans()):
-        rules["capacity"] = each(st.sampled_from([0.5, 1.0, 2.0]), nodes)
-    homes = each(st.integers(0, nodes - 1), count)
-    loads = each(st.floats(5, 15).map(lambda load: round(load, 2)), count)
-    flows = [(i, j, float(draw(st.integers(1, 99)))) for i, j in pairs]
-    return homes, loads, flows, rules
+few = situations(nodes=(2, 3), key_groups=(2, 6), scored=True)
 
 
 def question(problem, target=2.0, price=0.05):
@@ -315,7 +280,7 @@ def every_choice(selection):
     return choices
 
 
-@given(situations())
+@given(few)
 @quick
 def test_what_a_choice_is_worth_is_what_the_whole_cluster_says(cluster, situation):
     homes, loads, flows, rules = situation
@@ -335,7 +300,7 @@ def test_what_a_choice_is_worth_is_what_the_whole_cluster_says(cluster, situatio
         )
 
 
-@given(situations())
+@given(few)
 @quick
 def test_the_integer_program_finds_the_best_choice_of_all(cluster, situation):
     homes, loads, flows, rules = situation
@@ -374,7 +339,7 @@ def test_leaving_a_marked_node_is_worth_more_than_any_pair(cluster):
     assert selection.gain[leaving].min() > selection.gain[~leaving].max()
 
 
-@given(situations())
+@given(few)
 @quick
 def test_after_each_step_the_load_distance_is_that_of_the_plan_and_rivals_rest(cluster, arguments):
     homes, loads, flows, rules = arguments
