@@ -56,7 +56,10 @@ def problems(
     limits: bool = True,
     budget: bool = False,
 ) -> BalanceProblem:
-    """Up to 4 nodes and 6 key groups with everything that can be in a snapshot; at least one node is kept."""
+    """Up to 4 nodes and 6 key groups with everything that can be in a snapshot; at least one node is kept.
+
+    `budget`: there is one, and it is tight.
+    """
     nodes, key_groups = draw(st.integers(1, nodes)), draw(st.integers(0, 6))
 
     def each(strategy: st.SearchStrategy[Any], count: int) -> Any:
@@ -77,8 +80,8 @@ def problems(
         removing=removing.astype(bool),
         usage=each(st.integers(0, 4), key_groups).astype(float)[None, :] if limited else np.zeros((0, key_groups)),
         limit=each(st.integers(0, 10), nodes).astype(float)[None, :] if limited else np.zeros((0, nodes)),
-        max_migrations=draw(st.integers(0, 6)) if count else None,
-        max_cost_bytes=draw(st.floats(0, 15)) if cost else None,
+        max_migrations=draw(st.integers(0, 4 if budget else 6)) if count else None,
+        max_cost_bytes=draw(st.floats(0, 9 if budget else 15)) if cost else None,
     )
 
 

@@ -220,6 +220,11 @@ def test_a_stop_ends_the_matching_and_the_rest_goes_evenly():
     assert (sorted(matched.node.tolist()), matched.operations) == ([0, 1], 0)
 
 
+def test_idle_items_spread_over_the_nodes():
+    matched = match(demands_of([[10, 20, 30]], [[0] * 6]), threshold=80, operations=ALL, stop=Never())
+    assert sorted(matched.node.tolist()) == [0, 0, 1, 1, 2, 2]
+
+
 def test_an_item_that_is_too_dear_is_passed_over():
     demands = demands_of([[0, 0]], [[30, 20, 10]])
     priced = ResourceDemands(

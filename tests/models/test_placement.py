@@ -53,6 +53,19 @@ def test_measured_rates_weigh_edges_and_keep_the_average_weight_at_1():
     assert beside_b.cohesion == pytest.approx(1.5 * (1 + 1 / 40) + 0.5 * (1 + 1 / 40))
 
 
+@pytest.mark.parametrize(("keyed", "remote"), [(False, 0), (True, 1)])
+def test_a_keyed_edge_reaches_every_slot_of_its_receivers_and_whoever_it_reaches_may_send_far(keyed, remote):
+    """a and b stand side by side, another b alone; c stands with the first.  Unkeyed, nothing comes to the other b."""
+    job = job_of(
+        Topology(
+            operators=tuple(ParallelOperator(id=id_, instances=count) for id_, count in (("a", 1), ("b", 2), ("c", 1))),
+            edges=(Edge(source="a", target="b", keyed=keyed), Edge(source="b", target="c")),
+            slots=(Slot(node="n0", port=1), Slot(node="n1", port=1)),
+        )
+    )
+    assert score(job, [0, 0, 1, 0]).remote_senders == remote
+
+
 TABLE_3 = {
     "linear": (1, 1, 1, 1, 1, 1, 1, 1),
     "ascent": (1, 2, 3, 4, 5, 6, 7, 8),

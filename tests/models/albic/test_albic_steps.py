@@ -281,7 +281,7 @@ def every_choice(selection):
 
 
 @given(few)
-@quick
+@settings(max_examples=100)
 def test_what_a_choice_is_worth_is_what_the_whole_cluster_says(cluster, situation):
     homes, loads, flows, rules = situation
     evaluator, parts, selection = question(cluster(homes, loads, flows, **rules))
