@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.albic.situations import situations
-from tests.models.test_balance_properties import broken_rules, load_distance
+from tests.models.clusters import broken_rules, load_distance
 from tests.narrow import of_type
 from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, problem_of, repaid_charge
 from trimtab_models.albic.solve import AlbicParams, Strategy, solve
