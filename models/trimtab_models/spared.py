@@ -6,7 +6,7 @@ table only where the problem is small.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,26 +89,13 @@ class Spared:
         size = (len(key_groups), len(nodes))
         return Spared.of(place[self.key_group[chosen]], there[self.node[chosen]], self.amount[:, chosen], size)
 
+    def after(self, rows: int) -> "Spared":
+        """The same of resources that come after `rows` others, of which nothing is spared."""
+        return replace(self, amount=np.concatenate((np.zeros((rows, len(self.node))), self.amount)))
+
     def merged(self, of: Ints, count: int) -> "Spared | None":
         """For `count` sets of key groups, of which `of` (K,) names the one of each."""
         return Spared.of(of[self.key_group], self.node, self.amount, (count, self.size[1]))
-
-
-def joined(first: Spared | None, rows: int, second: Spared | None, more_rows: int) -> Spared | None:
-    """What is spared of `rows` resources, and after these of `more_rows` others, for the same key groups and nodes."""
-    parts = [
-        (each, np.concatenate((np.zeros((above, len(each.node))), each.amount, np.zeros((below, len(each.node))))))
-        for each, above, below in ((first, 0, more_rows), (second, rows, 0))
-        if each is not None
-    ]
-    if not parts:
-        return None
-    return Spared.of(
-        np.concatenate([each.key_group for each, _ in parts]),
-        np.concatenate([each.node for each, _ in parts]),
-        np.concatenate([amount for _, amount in parts], axis=1),
-        parts[0][0].size,
-    )
 
 
 def usage_on(usage: Floats, spared: Spared | None, key_groups: Places, nodes: Places) -> Floats:

@@ -8,34 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.narrow import of_type
+from tests.models.clusters import by_bytes, cluster, solved
 from trimtab_models.balance.bound import Conditions
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.covers import Covers, levelled, plans_by_price
 from trimtab_models.balance.evaluate import evaluate, is_allowed
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import BalanceProblem
-from trimtab_models.balance.result import BalanceResult
-from trimtab_models.balance.solve import BalanceParams, solve
+from trimtab_models.balance.solve import BalanceParams
 from trimtab_models.balance.tabu import Band, Search, SearchState
 from trimtab_models.balance.trades import SortedKeyGroups, Trader
-from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Never
 
 AT_ONCE = BalanceParams(effort=Effort(steps=0), polish=Effort(steps=0))
 FULL = BalanceParams(polish=Effort(steps=0))
-
-
-def by_bytes(nodes: int, change: int, share: float, seed: int = 0, each: int = 20) -> BalanceProblem:
-    """`each` key groups a node, 20 % of the nodes changed by `change` percent; the budget is a share of all bytes."""
-    cluster = uneven_cluster(nodes, each * nodes, change, seed)
-    state = np.exp(np.random.default_rng(seed).normal(0, 1, each * nodes))
-    cost = 1e6 * state * np.sqrt(cluster.load / cluster.load.mean())
-    return replace(cluster, cost_bytes=cost, max_cost_bytes=share * float(cost.sum()))
-
-
-def solved(problem: BalanceProblem, params: BalanceParams) -> BalanceResult:
-    return of_type(BalanceResult, solve(problem, stop=Never(), seed=0, params=params))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -45,9 +31,7 @@ def test_what_leaves_a_node_is_enough_and_the_cheapest(seed: int) -> None:
     load = random.uniform(2.0, 12.0, 9)
     home = np.array([0] * 7 + [1] * 2)
     cost = random.integers(1, 50, 9).astype(np.float64)
-    problem = BalanceProblem.plain(
-        load=load, cost_bytes=cost, home=home, capacity=np.array([1.0, 4.0]), max_cost_bytes=40.0
-    )
+    problem = cluster(home, load, 2, cost_bytes=cost, capacity=[1.0, 4.0], max_cost_bytes=40.0)
     excess = float(load[:7].sum()) - problem.mean - 5.0
     chosen = Covers(problem, cost, 0.0).chosen(5.0)
     assert (problem.home[chosen] == 0).all()
@@ -81,32 +65,21 @@ def test_the_bound_of_such_a_budget_is_nearly_reached() -> None:
     assert found.gap_pp <= 0.05
 
 
-def test_what_arrives_is_divided_anew_between_two_nodes() -> None:
+@pytest.mark.parametrize("limited", [False, True])
+def test_what_arrives_is_divided_anew_between_two_nodes_where_limits_allow_it(limited: bool) -> None:
     """Nodes 1 and 2 lack 15 each; 7, 7 and 16 have come, the heaviest first to the least loaded: 16 + 7 and 7."""
     load = np.array([7.0, 7.0, 16.0, 40.0, 25.0, 25.0])
-    problem = BalanceProblem.plain(
-        load=load, home=np.array([0, 0, 0, 0, 1, 2]), pinned=load >= 25.0, capacity=np.ones(3), max_cost_bytes=3.0
-    )
+    usage, limit = [[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]], [[np.inf, 1.0, 1.0]]
+    limits = {"usage": usage, "limit": limit} if limited else {}
+    problem = cluster([0, 0, 0, 0, 1, 2], load, 3, pinned=load >= 25.0, max_cost_bytes=3.0, **limits)
     allocation = np.array([1, 2, 1, 0, 1, 2])
     plan = levelled(problem, allocation, Never())
+    if limited:
+        assert plan.tolist() == allocation.tolist()
+        return
     assert plan[0] == plan[1] != plan[2]
     assert evaluate(problem, plan).under == pytest.approx(1.0)
     assert levelled(problem, plan, Never()).tolist() == plan.tolist()
-
-
-def test_what_is_divided_anew_keeps_a_limit() -> None:
-    load = np.array([7.0, 7.0, 16.0, 40.0, 25.0, 25.0])
-    problem = BalanceProblem.plain(
-        load=load,
-        home=np.array([0, 0, 0, 0, 1, 2]),
-        pinned=load >= 25.0,
-        capacity=np.ones(3),
-        usage=np.array([[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]]),
-        limit=np.array([[np.inf, 1.0, 1.0]]),
-        max_cost_bytes=3.0,
-    )
-    allocation = np.array([1, 2, 1, 0, 1, 2])
-    assert levelled(problem, allocation, Never()).tolist() == allocation.tolist()
 
 
 @pytest.mark.parametrize("budget", [5, 12, 40])
@@ -133,9 +106,8 @@ def test_without_a_budget_of_bytes_there_are_no_such_plans() -> None:
 quick = settings(max_examples=30)
 
 
-def cluster(
-    seed: int, nodes: int = 8, per_node: int = 6, *, limited: bool = False, marked: bool = False
-) -> BalanceProblem:
+def any_cluster(seed: int, *, limited: bool = False, marked: bool = False) -> BalanceProblem:
+    nodes, per_node = 8, 6
     random = np.random.default_rng(seed)
     count = nodes * per_node
     home = np.repeat(np.arange(nodes), per_node)
@@ -165,7 +137,7 @@ def placed(problem: BalanceProblem) -> np.ndarray:
 @quick
 @given(st.integers(0, 10**6))
 def test_a_shelf_gives_the_neighbours_that_a_scan_finds(seed):
-    problem = cluster(seed)
+    problem = any_cluster(seed)
     board = SearchState(problem, placed(problem))
     random = np.random.default_rng(seed)
     for key_group in np.flatnonzero(problem.movable)[::3]:
@@ -185,7 +157,7 @@ def test_a_shelf_gives_the_neighbours_that_a_scan_finds(seed):
 @quick
 @given(st.integers(0, 10**6), st.booleans(), st.booleans(), st.sampled_from([0.5, 2.0, 8.0]))
 def test_trades_gain_and_break_nothing_and_keep_the_sums(seed, limited, marked, width):
-    problem = cluster(seed, limited=limited, marked=marked)
+    problem = any_cluster(seed, limited=limited, marked=marked)
     start = placed(problem)
     problem = problem.tolerating(start)
     band = Band(under=width, over=width)
@@ -204,7 +176,7 @@ def test_trades_gain_and_break_nothing_and_keep_the_sums(seed, limited, marked, 
 @quick
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
 def test_a_search_keeps_the_sums_and_notes_only_allowed_plans(seed, limited, marked):
-    problem = cluster(seed, limited=limited, marked=marked)
+    problem = any_cluster(seed, limited=limited, marked=marked)
     start = placed(problem)
     problem = problem.tolerating(start)
     board = SearchState(problem, start)
@@ -219,12 +191,7 @@ def test_a_search_keeps_the_sums_and_notes_only_allowed_plans(seed, limited, mar
 
 def test_the_most_loaded_trades_with_the_least_loaded_in_one_round():
     """Four nodes at 60, 40, 20 and 0: the round moves 30 from the first to the last, and 10 between the others."""
-    problem = BalanceProblem.plain(
-        load=np.array([30.0, 30.0, 30.0, 10.0, 20.0]),
-        home=np.array([0, 0, 1, 1, 2]),
-        capacity=np.ones(4),
-        max_migrations=2,
-    )
+    problem = cluster([0, 0, 1, 1, 2], [30, 30, 30, 10, 20], 4, max_migrations=2)
     board = SearchState(problem, problem.home)
     trader = Trader(board, Band(under=0.0, over=0.0), np.random.default_rng(0), Never(), thrift=0.5)
     assert trader.run(10)

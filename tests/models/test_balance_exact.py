@@ -3,32 +3,30 @@
 import subprocess
 import sys
 from dataclasses import replace
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from tests.narrow import of_type
+from tests.models.clusters import SHORT, by_bytes, cluster, searched, solved
 from trimtab_models.balance.bound import CountConditions, lower_bound
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.exact import SPARE, booleans, certify, core_by_bytes, core_of, solve_core
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import BalanceProblem
-from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult
-from trimtab_models.balance.solve import BalanceParams, solve
+from trimtab_models.balance.result import OPTIMAL_PP
+from trimtab_models.balance.solve import BalanceParams
 from trimtab_models.simulation.workloads import uneven_cluster
 from trimtab_models.solving import Deadline, Never, PlanStatus
 
-SHORT = BalanceParams(effort=Effort(steps=600), polish=Effort(steps=50))
 
-
-def cluster(seed: int, nodes: int, per_node: int, **changes: object) -> BalanceProblem:
+def random_cluster(seed: int, nodes: int, per_node: int, **changes: object) -> BalanceProblem:
     random = np.random.default_rng(seed)
     count = nodes * per_node
-    plain = BalanceProblem.plain(
-        load=random.uniform(2, 12, count).round(2),
+    plain = cluster(
+        np.repeat(np.arange(nodes), per_node),
+        random.uniform(2, 12, count).round(2),
+        nodes,
         cost_bytes=random.integers(1, 9, count).astype(float),
-        home=np.repeat(np.arange(nodes), per_node),
         pinned=random.random(count) < 0.1,
         capacity=random.choice([1.0, 1.0, 2.0], nodes),
     )
@@ -43,11 +41,11 @@ def limited(problem: BalanceProblem, room: float) -> BalanceProblem:
 
 
 SITUATIONS = {
-    "two moves": cluster(1, 4, 5, max_migrations=2),
-    "five moves, one node marked": cluster(2, 5, 4, max_migrations=5, removing=np.arange(5) == 2),
-    "twelve bytes": cluster(3, 4, 5, max_cost_bytes=12.0),
-    "both budgets": cluster(4, 6, 4, max_migrations=4, max_cost_bytes=14.5),
-    "limits": limited(cluster(5, 4, 4, max_migrations=4), room=2.0),
+    "two moves": random_cluster(1, 4, 5, max_migrations=2),
+    "five moves, one node marked": random_cluster(2, 5, 4, max_migrations=5, removing=np.arange(5) == 2),
+    "twelve bytes": random_cluster(3, 4, 5, max_cost_bytes=12.0),
+    "both budgets": random_cluster(4, 6, 4, max_migrations=4, max_cost_bytes=14.5),
+    "limits": limited(random_cluster(5, 4, 4, max_migrations=4), room=2.0),
 }
 
 
@@ -89,7 +87,7 @@ def full_model_optimum(problem: BalanceProblem) -> float:
 def test_bound_plan_and_certificate_agree_with_the_full_model(situation):
     problem = SITUATIONS[situation]
     exact = full_model_optimum(problem)
-    plan = of_type(BalanceResult, solve(problem, stop=Never(), seed=0, params=replace(SHORT, certify=True)))
+    plan = solved(problem, replace(SHORT, certify=True))
     assert exact - OPTIMAL_PP <= plan.lower_bound <= exact + 1e-6
     if not problem.removing.any():
         assert exact - 1e-6 <= plan.score.load_distance <= exact + OPTIMAL_PP
@@ -106,28 +104,17 @@ def test_bound_plan_and_certificate_agree_with_the_full_model(situation):
 
 def test_a_certificate_takes_no_more_than_a_deadline_leaves():
     """The bound is loose here: without a proof the plan is only feasible."""
-    problem = limited(cluster(5, 4, 5, max_migrations=6), room=2.0)
+    problem = limited(random_cluster(5, 4, 5, max_migrations=6), room=2.0)
     for at_s, status in ((60.0, PlanStatus.OPTIMAL), (0.6, PlanStatus.FEASIBLE)):
         ticks = iter(range(10**9))
         stop = Deadline(lambda ticks=ticks: next(ticks) * 1e-4, at_s=at_s)
-        with patch("trimtab_models.balance.enumeration.PAIRS", -1):  # as for a larger problem
-            result = solve(problem, stop=stop, seed=0, params=replace(SHORT, certify=True))
-        assert isinstance(result, BalanceResult)
-        assert result.status is status
-
-
-def test_the_same_certificate_twice():
-    problem = SITUATIONS["both budgets"]
-    now = evaluate(problem, problem.home).load_distance
-    first, second = (certify(problem, problem.home, 0.0, now, seed=3, work=60) for _ in range(2))
-    assert first.lower_bound == second.lower_bound
-    assert first.allocation.tolist() == second.allocation.tolist()
+        assert searched(problem, replace(SHORT, certify=True), stop=stop).status is status
 
 
 def test_beyond_sixty_nodes_there_is_no_certificate():
-    assert booleans(cluster(1, 60, 20)) == 72_000
-    assert booleans(cluster(1, 61, 20)) == np.inf
-    assert booleans(cluster(1, 60, 30)) == np.inf
+    assert booleans(random_cluster(1, 60, 20)) == 72_000
+    assert booleans(random_cluster(1, 61, 20)) == np.inf
+    assert booleans(random_cluster(1, 60, 30)) == np.inf
 
 
 def test_or_tools_is_loaded_only_for_a_certificate():
@@ -142,9 +129,7 @@ def test_or_tools_is_loaded_only_for_a_certificate():
 def packing() -> BalanceProblem:
     """Two nodes with 13 too much and two with 13 too little: 9 + 4 and 7 + 6 are the only even packing."""
     load = np.array([9.0, 4.0, 25.0, 7.0, 6.0, 25.0, 12.0, 12.0])
-    return BalanceProblem.plain(
-        load=load, home=np.array([0, 0, 0, 1, 1, 1, 2, 3]), pinned=load > 9, capacity=np.ones(4), max_migrations=4
-    )
+    return cluster([0, 0, 0, 1, 1, 1, 2, 3], load, 4, pinned=load > 9, max_migrations=4)
 
 
 def test_a_packing_is_found():
@@ -165,8 +150,7 @@ def test_only_nodes_above_give_and_only_nodes_below_receive():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_plan_of_the_core_keeps_the_budget_and_the_bound(seed):
-    cluster = uneven_cluster(10, 200, 50, seed)
-    problem = replace(cluster, max_migrations=5)
+    problem = replace(uneven_cluster(10, 200, 50, seed), max_migrations=5)
     now = evaluate(problem, problem.home).load_distance
     proven = lower_bound(problem, now, Never())
     core = core_of(problem, CountConditions(problem), proven + 1)
@@ -182,16 +166,9 @@ def test_a_plan_of_the_core_keeps_the_budget_and_the_bound(seed):
     assert (plan == solve_core(problem, core, proven, proven + 1, seed=0, work=5)).all()
 
 
-def by_bytes(seed: int, share: float) -> BalanceProblem:
-    """10 nodes, 2 of them changed by 80 percent; states are log-normal, the budget a share of all of them."""
-    cluster = uneven_cluster(10, 200, 80, seed)
-    cost = np.random.default_rng(seed).lognormal(10, 1, 200).round()
-    return replace(cluster, cost_bytes=cost, max_cost_bytes=share * float(cost.sum()))
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_a_plan_of_the_core_by_bytes_keeps_the_budget_and_the_bound(seed):
-    problem = by_bytes(seed, 0.01)
+    problem = by_bytes(10, 80, 0.01, seed=seed)
     now = evaluate(problem, problem.home).load_distance
     proven = lower_bound(problem, now, Never())
     core = core_by_bytes(problem, proven)
@@ -202,15 +179,12 @@ def test_a_plan_of_the_core_by_bytes_keeps_the_budget_and_the_bound(seed):
     assert score.allowed
     assert proven - 1e-9 <= score.load_distance < now
     assert all(node in nodes for node, nodes in zip(plan.tolist(), core.nodes, strict=True))
-    baseline = solve(
-        problem, stop=Never(), seed=0, params=BalanceParams(effort=Effort(steps=600), polish=Effort(steps=0))
-    )
-    assert isinstance(baseline, BalanceResult)
+    baseline = solved(problem, BalanceParams(effort=Effort(steps=600), polish=Effort(steps=0)))
     assert score.load_distance <= baseline.score.load_distance + 0.5
 
 
 def test_there_is_no_core_by_bytes_without_such_a_budget_or_where_it_is_not_tight():
-    problem = by_bytes(0, 0.01)
+    problem = by_bytes(10, 80, 0.01)
     assert core_by_bytes(replace(problem, max_cost_bytes=None), 5.0) is None
     assert core_by_bytes(problem, 0.2) is None
 

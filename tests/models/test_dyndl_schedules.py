@@ -124,6 +124,23 @@ def test_plans_of_generated_instances_are_worth_what_they_say(method, seed):
     assert planned(document, method) == planned(document, method)
 
 
+@pytest.mark.parametrize(
+    ("cost", "expected"),
+    [
+        (AffineCost(a=1, b=0.5), [1.5, 2.0, 2.5, 3.0]),
+        (AffineCost(a=1, b=0.5, cap=2), [1.5, 2.0, 2.0, 2.0]),
+        (TableCost(values=(1.5, 4.0)), [1.5, 4.0, 4.0, 4.0]),
+        (TableCost(values=(2.0, math.inf)), [2.0, math.inf, math.inf, math.inf]),
+    ],
+)
+def test_costs_are_the_same_one_by_one_and_all_at_once(cost, expected):
+    assert [cost.at(n) for n in (1, 2, 3, 4)] == expected
+    others = [AffineCost(a=3, b=3), cost, TableCost(values=(7.0, 8.0, 9.0))]
+    costs = RemoteTaskCosts(others)
+    assert [costs.at(np.full(3, n))[1] for n in (1, 2, 3, 4)] == expected
+    assert costs.limit[1] == (1 if math.inf in expected else math.inf)
+
+
 def test_settlement_1_remote_tasks_count_for_each_other_also_one_after_another():
     result = offline(problem([[0.0]], [(), ()], [AffineCost(a=1, b=1)]))
     assert result.score.makespan == 2 * 3.0
@@ -208,16 +225,6 @@ def test_settlement_7_tasks_without_a_usable_replica_are_remote():
     assert result.score.makespan == 5.5
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(
-    "servers", [[], [{"id": "s", "cores": [], "g": HALF}], [{"id": "s", "cores": ["inf"], "g": HALF}]]
-)
-def test_settlement_7_no_usable_core_is_an_error(method, servers):
-    document = {"version": 1, "servers": servers, "tasks": [{"id": "t", "replicas": []}]}
-    answer = METHODS[method].solve(METHODS[method].read(json.dumps(document).encode()), Never(), 0)
-    assert answer == Infeasible(reason="no usable core")
-
-
 def test_settlement_8_online_runs_report_the_models_makespan_and_the_event_time():
     """Waiting is no load; and the first of two remote tasks is put off by the second."""
     waited = online(problem([[0.0], [99.0]], [(1,)], wait=3.0), WaitingRule.FIXED)
@@ -290,16 +297,3 @@ def test_a_policy_of_ones_own_can_be_simulated():
 
     result = simulate(problem([[0.0], [0.0]], [(1,)] * 3), Remote(), Never())
     assert (result.core.tolist(), result.event_makespan) == ([0, 0, 0], 4.5)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_the_command_writes_a_plan_that_can_be_checked(solve, method):
-    code, out, err = solve(TABLE_2, "--time-limit", "10", "--seed", "4", method=method)
-    plan = json.loads(out)
-    assert (code, err, plan["method"]) == (0, "", method)
-    check_plan(TABLE_2, plan, method)
-
-
-def test_the_command_says_exit_3_where_no_core_is_usable(solve):
-    document = TABLE_2 | {"servers": [{**server, "cores": ["inf"]} for server in TABLE_2["servers"]]}  # type: ignore[attr-defined]
-    assert solve(document, method="dyndl-off") == (3, "", "trimtab solve: no usable core\n")

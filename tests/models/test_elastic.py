@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from benchmarks.papers.elastic import QueryOperator, WorkerNode, allocate
 from tests.models.test_balance_documents import check, documents
-from trimtab_models.balance.problem import Ints, problem_of
+from trimtab_models.balance.problem import Ints
 from trimtab_models.elastic.matching import NodeLevel, ResourceDemands, level_of, match
-from trimtab_models.elastic.solve import node_levels, solve
-from trimtab_models.instances.snapshot import decode_snapshot
-from trimtab_models.solving import Infeasible, Never, method_named
+from trimtab_models.solving import Never, method_named
 
 
 def cluster(loads, *, removing=(), nodes=3, **changes):
@@ -108,50 +106,20 @@ def with_memory(document, limits, usages):
     return document
 
 
-def test_a_limited_resource_has_the_same_threshold_as_load(run):
-    document = with_memory(cluster([(0, 10), (1, 20), (2, 5)], removing=[0]), [100, 100, 100], [30, 30, 55])
-    _, plan, _ = run(document)
-    assert moves(plan) == {("k0", "n0", "n1")}  # by load alone it would be n2, with 85 % of its memory then
-
-
-def test_no_limit_is_passed_not_even_on_a_light_node(run):
-    document = with_memory(cluster([(0, 10), (1, 20), (2, 5)], removing=[0]), [100, 100, 100], [70, 35, 35])
-    _, plan, err = run(document)
-    assert (plan["moves"], err.count("k0")) == ([], 1)
-
-
-def test_a_node_without_a_limit_takes_what_others_cannot(run):
-    document = with_memory(cluster([(0, 10), (1, 5), (2, 20)], removing=[0]), [100, 100, None], [90, 10, 10])
-    _, plan, _ = run(document)
-    assert moves(plan) == {("k0", "n0", "n2")}
-
-
 @pytest.mark.parametrize(
-    ("document", "reason"),
+    ("loads", "limits", "usages", "target"),
     [
-        (cluster([], nodes=0), "there is no node"),
-        (cluster([(0, 1)], removing=[0, 1, 2]), "all nodes are draining"),
+        ([10, 20, 5], [100, 100, 100], [30, 30, 55], "n1"),  # n2 would have 85 % of its memory in use
+        ([10, 20, 5], [100, 100, 100], [70, 35, 35], None),
+        ([10, 5, 20], [100, 100, None], [90, 10, 10], "n2"),
     ],
+    ids=["the same threshold as load", "none is passed, not even on a light node", "a node without a limit"],
 )
-def test_no_node_to_keep_is_exit_3(run, document, reason):
-    assert run(document) == (3, None, f"trimtab solve: {reason}\n")
-    assert isinstance(solve(problem_of(decode_snapshot(document)), stop=Never(), seed=0), Infeasible)
-
-
-def test_a_time_limit_of_nothing_still_gives_a_plan(run):
-    code, plan, _ = run(cluster([(0, 20), (None, 10), (1, 10)], removing=[0]), "--time-limit", "0")
-    assert (code, {move[0] for move in moves(plan)}) == (0, {"k0", "k1"})
-
-
-def test_huge_loads_are_placed_all_the_same(run):
-    code, plan, _ = run(cluster([(0, 1e200), (None, 1e-3), (1, 1e199)]))
-    assert (code, moves(plan)) == (0, {("k1", None, "n2")})
-
-
-def test_levels_are_those_of_the_busier_resource():
-    document = with_memory(cluster([(0, 10), (1, 50), (2, 5)]), [100, 100, 0], [85, 10, 0])
-    problem = problem_of(decode_snapshot(document))
-    assert node_levels(problem, problem.home) == (NodeLevel.HEAVY, NodeLevel.MODERATE, NodeLevel.LIGHT)
+def test_a_limited_resource_counts_as_load_does(run, loads, limits, usages, target):
+    document = with_memory(cluster(list(enumerate(loads)), removing=[0]), limits, usages)
+    _, plan, err = run(document)
+    assert moves(plan) == ({("k0", "n0", target)} if target else set())
+    assert err.count("k0") == (target is None)
 
 
 @settings(max_examples=150)
@@ -247,23 +215,6 @@ def test_gma_is_its_dumb_twin(data):
     assert matched.operations <= operations
 
 
-def test_every_item_goes_where_utilisations_get_most_even_not_where_it_fits_first():
-    matched = match(demands_of([[50, 10, 30]], [[15, 20]]), threshold=80, operations=ALL, stop=Never())
-    assert matched.node.tolist() == [2, 1]  # 20 goes to the second node; first fit would put both on the first
-
-
-def test_operations_spent_means_evenly_on_light_nodes():
-    matched = match(demands_of([[50, 10, 30]], [[10] * 4]), threshold=80, operations=0, stop=Never())
-    assert matched.node.tolist() == [1, 1, 1, 2]
-    assert (matched.rest, matched.refused) == ((0, 1, 2, 3), ())
-
-
-def test_without_a_light_node_the_rest_is_refused():
-    matched = match(demands_of([[50, 60]], [[20, 45]]), threshold=80, operations=ALL, stop=Never())
-    assert matched.node.tolist() == [0, -1]
-    assert matched.refused == (1,)
-
-
 def test_a_stop_ends_the_matching_and_the_rest_goes_evenly():
     matched = match(demands_of([[0, 0]], [[10, 10]]), threshold=80, operations=ALL, stop=lambda: True)
     assert (sorted(matched.node.tolist()), matched.operations) == ([0, 1], 0)
@@ -307,24 +258,9 @@ def test_section_iv_a_load_and_bandwidth_are_what_is_in_use_plus_e_and_u_times_r
     result = allocate(NODES, [operator("top-k", 20, 30, 0.5)], stop=Never(), operations=ALL)
     assert result.assignment == {"top-k": "n3"}  # 30 % and 35 % there
     assert result.levels == {"n1": NodeLevel.MODERATE, "n2": NodeLevel.MODERATE, "n3": NodeLevel.LIGHT}
-
-
-def test_an_operator_that_no_node_takes_is_refused_by_name():
-    result = allocate(
-        NODES[:2], [operator("join", 30, 30, 1), operator("small", 1, 1, 1)], stop=Never(), operations=ALL
-    )
-    assert (result.refused, set(result.assignment)) == (("join",), {"small"})
-
-
-@pytest.mark.parametrize(
-    ("field", "value"), [("service_rate", 0), ("input_rate", -1), ("cpu_pct", float("nan")), ("bandwidth_pct", "1")]
-)
-def test_operators_and_nodes_that_make_no_sense_cannot_exist(field, value):
-    fields = {"id": "x", "cpu_pct": 1, "bandwidth_pct": 1, "input_rate": 1, "service_rate": 1}
-    with pytest.raises(ValueError, match=field):
-        QueryOperator(**fields | {field: value})
-    with pytest.raises(ValueError, match="cpu_pct"):
-        WorkerNode(id="n", cpu_pct=-1, bandwidth_pct=0)
+    two = [operator("join", 30, 30, 1), operator("small", 1, 1, 1)]
+    full = allocate(NODES[:2], two, stop=Never(), operations=ALL)
+    assert (full.refused, set(full.assignment)) == (("join",), {"small"})
 
 
 def test_figure_5_the_deviation_is_less_than_that_of_an_even_deal_and_of_a_random_one():

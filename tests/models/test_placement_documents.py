@@ -5,15 +5,11 @@ from functools import partial
 
 import pytest
 
+from tests.models.documents import TOPOLOGY
 from trimtab_models.instances.topology import Slot
 from trimtab_models.placement import sort_slots
 
-DOCUMENT = {
-    "version": 1,
-    "operators": [{"id": "a", "instances": 2}, {"id": "b", "instances": 1}, {"id": "c", "instances": 2}],
-    "edges": [{"from": "a", "to": "b"}, {"from": "b", "to": "c", "keyed": True}],
-    "slots": [{"node": "n1", "port": 6700}, {"node": "n2", "port": 6700}, {"node": "n2", "port": 6701}],
-}
+DOCUMENT = {key: value for key, value in TOPOLOGY.items() if key != "slots_wanted"}
 
 
 @pytest.fixture
@@ -48,18 +44,6 @@ def test_even_deals_the_instances_out_one_by_one(solve):
 
 
 @pytest.mark.parametrize("method", ["even", "lf"])
-@pytest.mark.parametrize("wanted", [{}, {"slots_wanted": 0}])
-def test_no_slot_is_exit_3(solve, method, wanted):
-    assert solve(DOCUMENT | {"slots": []} | wanted, method=method) == (3, "", "trimtab solve: there is no slot\n")
-
-
-@pytest.mark.parametrize("method", ["even", "lf"])
-def test_where_no_slot_is_wanted_key_and_value_are_named(solve, method):
-    reason = "$.slots_wanted is 0, expected at least 1: no slot may be used, 3 are free"
-    assert solve(DOCUMENT | {"slots_wanted": 0}, method=method) == (3, "", f"trimtab solve: {reason}\n")
-
-
-@pytest.mark.parametrize("method", ["even", "lf"])
 def test_more_slots_wanted_than_there_are_takes_all(solve, method):
     code, out, _ = solve(DOCUMENT | {"slots_wanted": 99}, method=method)
     assert (code, json.loads(out)["slots_used"]) == (0, 3)
@@ -70,15 +54,6 @@ def test_a_job_without_operators_is_an_empty_plan(solve, method):
     code, out, _ = solve(DOCUMENT | {"operators": [], "edges": []}, method=method)
     plan = json.loads(out)
     assert (code, plan["assignment"], plan["cohesion"], plan["coupling"], plan["slots_used"]) == (0, {}, 0, 0, 0)
-
-
-@pytest.mark.parametrize("method", ["even", "lf"])
-def test_the_same_instance_gives_the_same_plan_whatever_the_seed_and_the_limit(solve, method):
-    plans = [json.loads(solve(DOCUMENT, *arguments, method=method)[1]) for arguments in ([], ["--seed", "7"])]
-    plans.append(json.loads(solve(DOCUMENT, "--time-limit", "0", method=method)[1]))
-    for plan in plans:
-        assert "solve_seconds" not in plan
-    assert plans[0] == plans[1] == plans[2]
 
 
 def test_slots_are_sorted_one_per_node_and_round_nodes_with_most_slots_first():

@@ -1,14 +1,15 @@
 """Rules about nodes: no plan breaks one, broken ones are mended first, and the bound holds."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.models.test_balance_hosts import greedy, search, situations
-from tests.models.test_balance_properties import allowed_allocations, broken_rules, load_distance, problems, solved
+from tests.models.clusters import allowed_allocations, broken_rules, cluster, load_distance, problems, searched
+from tests.models.test_balance_hosts import greedy, on_disks, search, situations
 from tests.narrow import of_type
 from trimtab_models.albic import solve as albic
 from trimtab_models.albic.problem import CollocationProblem
@@ -20,7 +21,8 @@ from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import BalanceParams, solve_flux
 from trimtab_models.solving import Never
 
-quick = settings(max_examples=60, deadline=None)
+quick, thorough = settings(max_examples=60), settings(max_examples=100)
+Ruled = tuple[BalanceProblem, PlacingRules]
 SHORT = albic.AlbicParams(balance=BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20)))
 
 
@@ -40,8 +42,12 @@ def rules_for(draw: st.DrawFn, problem: BalanceProblem) -> PlacingRules:
     )
 
 
+def rules_of(class_of: list[int], allowed: list[list[bool]], frozen: list[bool]) -> PlacingRules:
+    return PlacingRules(class_of=np.array(class_of), allowed=np.array(allowed), frozen=np.array(frozen))
+
+
 @st.composite
-def ruled(draw: st.DrawFn, **kinds: bool) -> tuple[BalanceProblem, PlacingRules]:
+def ruled(draw: st.DrawFn, **kinds: bool) -> Ruled:
     problem = draw(problems(**kinds))
     return problem, draw(rules_for(problem))
 
@@ -66,26 +72,27 @@ def broken(problem: BalanceProblem, rules: PlacingRules, allocation: np.ndarray)
 
 @quick
 @given(case=ruled())
-def test_no_plan_breaks_a_rule(case: tuple[BalanceProblem, PlacingRules]) -> None:
+def test_no_plan_breaks_a_rule(case: Ruled) -> None:
     problem, rules = case
     if not (problem.home >= 0).all():
         problem = replace(problem, usage=problem.usage[:0], limit=problem.limit[:0])  # limits may have to be exceeded
     applied = rules.applied(problem)
-    assert breaches(problem, rules, solved(applied).allocation) == []
+    assert breaches(problem, rules, searched(applied).allocation) == []
     for other in (solve_flux(applied, stop=Never(), seed=0), greedy(applied, Never())):
         assert isinstance(other, BalanceResult)
         assert breaches(problem, rules, other.allocation) == []
 
 
-@quick
-@given(case=ruled(unplaced=False))
-def test_the_bound_holds_for_all_plans_that_keep_the_rules(case: tuple[BalanceProblem, PlacingRules]) -> None:
-    """If the plan leaves nothing where it may not be: for all plans that do not, either."""
+@thorough
+@given(case=ruled(unplaced=False), room=st.sampled_from([10.0, 1e6]))
+def test_the_bound_is_that_of_all_plans_that_mend_as_much(case: Ruled, room: float) -> None:
+    """If all is mended, of the plans that mend all; else of all plans."""
     problem, rules = case
+    problem = replace(problem, max_load_distance=room)
     bounded = rules.applied(problem)
     kept = [plan for plan in allowed_allocations(problem) if not breaches(problem, rules, plan)]
     assert class_bound(bounded) <= min(load_distance(problem, plan) for plan in kept) + 1e-9
-    result = solved(bounded)
+    result = searched(bounded)
     left = broken(problem, rules, result.allocation).any()
     alike = [plan for plan in kept if left or not broken(problem, rules, plan).any()]
     assert result.lower_bound <= min(load_distance(problem, plan) for plan in alike) + 1e-9
@@ -94,13 +101,13 @@ def test_the_bound_holds_for_all_plans_that_keep_the_rules(case: tuple[BalancePr
 @quick
 @given(case=ruled(marked=False, unplaced=False, limits=False))
 def test_what_is_on_a_barred_node_leaves_it_where_nothing_else_forbids_that(
-    case: tuple[BalanceProblem, PlacingRules],
+    case: Ruled,
 ) -> None:
     problem, rules = case
     problem = replace(problem, max_migrations=None, max_cost_bytes=None, max_load_distance=1e6)
     applied = rules.applied(problem)
     stays = problem.pinned | rules.frozen
-    for result in (solved(applied), greedy(applied, Never())):
+    for result in (searched(applied), greedy(applied, Never())):
         assert isinstance(result, BalanceResult)
         assert rules.keep(result.allocation)[~stays].all()
 
@@ -119,7 +126,7 @@ def test_rules_and_limits_of_hosts_hold_together(
 
 @quick
 @given(case=ruled(), data=st.data())
-def test_collocation_keeps_the_rules(case: tuple[BalanceProblem, PlacingRules], data: st.DataObject) -> None:
+def test_collocation_keeps_the_rules(case: Ruled, data: st.DataObject) -> None:
     problem, rules = case
     if not (problem.home >= 0).all():
         problem = replace(problem, usage=problem.usage[:0], limit=problem.limit[:0])
@@ -143,82 +150,44 @@ def test_collocation_keeps_the_rules(case: tuple[BalanceProblem, PlacingRules], 
 
 def test_a_pool_that_is_too_large_for_its_load_is_told_by_the_bound() -> None:
     """Half of the load may be on two of four nodes only, and these two hold nothing else: 20 pp are left."""
-    rules = PlacingRules(
-        class_of=np.array([0] * 8 + [1] * 8),
-        allowed=np.array([[True, True, False, False], [False, False, True, True]]),
-        frozen=np.zeros(16, np.bool_),
-    )
-    problem = BalanceProblem.plain(
-        load=np.array([15.0] * 8 + [5.0] * 8), home=np.array([0, 1] * 4 + [2, 3] * 4), capacity=np.ones(4)
-    )
+    rules = rules_of([0] * 8 + [1] * 8, [[True, True, False, False], [False, False, True, True]], [False] * 16)
+    problem = cluster([0, 1] * 4 + [2, 3] * 4, [15.0] * 8 + [5.0] * 8, 4)
     assert class_bound(rules.applied(problem)) == pytest.approx(20.0)
-    result = solved(rules.applied(problem))
+    result = searched(rules.applied(problem))
     assert (result.score.load_distance, result.lower_bound) == (pytest.approx(20.0), pytest.approx(20.0))
 
 
-def test_wrong_rules_are_refused() -> None:
-    with pytest.raises(ValueError, match="class_of must name classes"):
-        PlacingRules(class_of=np.array([1]), allowed=np.ones((1, 2), np.bool_), frozen=np.zeros(1, np.bool_))
-    with pytest.raises(ValueError, match="a class and a frozen flag"):
-        PlacingRules(class_of=np.array([0]), allowed=np.ones((1, 2), np.bool_), frozen=np.zeros(2, np.bool_))
-
-
-mending_quick = settings(max_examples=100, deadline=None)
-
-
-@mending_quick
-@given(case=ruled(marked=False, unplaced=False))
-def test_the_bound_is_that_of_all_plans_that_mend_as_much(case: tuple[BalanceProblem, PlacingRules]) -> None:
-    """If all is mended, of the plans that mend all; else of all plans."""
-    problem, rules = case
-    problem = replace(problem, max_load_distance=1e6)
-    result = solved(rules.applied(problem))
-    left = broken(problem, rules, result.allocation).any()
-    plans = [plan for plan in allowed_allocations(problem) if not breaches(problem, rules, plan)]
-    alike = [plan for plan in plans if left or not broken(problem, rules, plan).any()]
-    least = min(load_distance(problem, plan) for plan in alike)
-    assert result.lower_bound <= least + 1e-9
-    if result.score.load_distance <= result.lower_bound + 1e-9:
-        assert result.score.load_distance == pytest.approx(least)
-
-
-@mending_quick
+@thorough
 @given(case=ruled(marked=False, unplaced=False, limits=False))
-def test_as_many_leave_as_the_budget_allows(case: tuple[BalanceProblem, PlacingRules]) -> None:
+def test_as_many_leave_as_the_budget_allows(case: Ruled) -> None:
     problem, rules = case
     problem = replace(problem, max_load_distance=1e6, max_cost_bytes=None)
     before = broken(problem, rules, problem.home)
-    left = broken(problem, rules, solved(rules.applied(problem)).allocation)
+    left = broken(problem, rules, searched(rules.applied(problem)).allocation)
     budget = len(before) if problem.max_migrations is None else problem.max_migrations
     assert left.sum() == max(0, before.sum() - budget)
 
 
-@mending_quick
+@thorough
 @given(case=ruled(marked=False, unplaced=False))
-def test_mending_lifts_no_node_above_what_a_drain_may_cost(case: tuple[BalanceProblem, PlacingRules]) -> None:
+def test_mending_lifts_no_node_above_what_a_drain_may_cost(case: Ruled) -> None:
     problem, rules = case
-    result = solved(rules.applied(problem))
+    result = searched(rules.applied(problem))
     allowed = max(load_distance(problem, problem.home), problem.max_load_distance)
     assert problem.deviations(result.allocation).max() <= allowed + 1e-6
 
 
-def a_full_node() -> tuple[BalanceProblem, PlacingRules]:
+def a_full_node() -> Ruled:
     """Six key groups of 10 are pinned to node 0, which is full of six others; nodes 1 and 2 have what is pinned."""
-    rules = PlacingRules(
-        class_of=np.array([FREE] * 6 + [0] * 6),
-        allowed=np.array([[True, False, False, False]]),
-        frozen=np.zeros(12, np.bool_),
-    )
-    problem = BalanceProblem.plain(
-        load=np.full(12, 10.0), home=np.array([0] * 6 + [1, 2] * 3), capacity=np.ones(4), max_load_distance=30.0
-    )
+    rules = rules_of([FREE] * 6 + [0] * 6, [[True, False, False, False]], [False] * 12)
+    problem = cluster([0] * 6 + [1, 2] * 3, [10] * 12, 4, max_load_distance=30.0)
     return problem, rules
 
 
 def test_others_make_room_for_what_is_pinned() -> None:
     """The mean is 30: node 0 has 60 of what is pinned to it alone, and the others what has left it for that."""
     problem, rules = a_full_node()
-    result = solved(rules.applied(problem))
+    result = searched(rules.applied(problem))
     assert result.allocation[6:].tolist() == [0] * 6
     assert sorted(result.allocation[:6].tolist()) == [1, 1, 2, 2, 3, 3]
     assert (result.score.load_distance, result.lower_bound) == (pytest.approx(30.0), pytest.approx(30.0))
@@ -233,7 +202,7 @@ def test_what_would_overfill_a_node_waits_for_a_later_round() -> None:
     problem = replace(problem, max_migrations=8)
     home, left = problem.home, [6]
     while left[-1] and len(left) < 6:
-        result = solved(rules.applied(replace(problem, home=home)))
+        result = searched(rules.applied(replace(problem, home=home)))
         assert problem.deviations(result.allocation).max() <= 30.0 + 1e-9
         home = result.allocation
         left.append(int(broken(replace(problem, home=home), rules, home).sum()))
@@ -251,6 +220,18 @@ def test_a_set_of_key_groups_may_be_where_all_of_them_may_be() -> None:
     assert where == [[False, True, False], [True, True, True], [False, True, True]]
 
 
-def test_classes_without_a_row_are_refused() -> None:
-    with pytest.raises(ValueError, match="class_of must name rows of nodes"):
-        AllowedNodes(class_of=np.array([1]), nodes=np.ones((1, 2), np.bool_))
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: rules_of([1], [[True, True]], [False]), "class_of must name classes"),
+        (lambda: rules_of([0], [[True, True]], [False, False]), "a class and a frozen flag"),
+        (lambda: AllowedNodes(class_of=np.array([1]), nodes=np.ones((1, 2), np.bool_)), "name rows of nodes"),
+        (lambda: replace(on_disks([10.0], [0, 0])[1], home=None), "need the home"),
+        (lambda: cluster([0], [1], 1, evicted=[True, True]), "evicted must have one entry"),
+        (lambda: cluster([2], [1], 2), "home must name nodes"),
+        (lambda: cluster([0], [1], 2, capacity=[1.0, 0.0]), "capacity above 0"),
+    ],
+)
+def test_what_does_not_fit_together_cannot_exist(make: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()

@@ -5,19 +5,8 @@ from functools import partial
 
 import pytest
 
-SPOUT = {
-    "id": "spout", "source": True, "alpha": 1.0, "instances": 1,
-    "cost": {"slow": 0.2, "fast": 0.1}, "fixed": {"slow": 1, "fast": 0.5},
-}  # fmt: skip
-BOLT = {"id": "bolt", "alpha": 0.5, "instances": 2, "cost": {"slow": 1, "fast": 0.5}, "fixed": {"slow": 2, "fast": 1}}
-DOCUMENT = {
-    "version": 1,
-    "machines": [{"id": "m1", "type": "slow"}, {"id": "m2", "type": "fast"}],
-    "source_rate": 8.0,
-    "max_instances": 6,
-    "operators": [SPOUT, BOLT],
-    "edges": [{"from": "spout", "to": "bolt"}],
-}
+from tests.models.documents import BOLT, SPOUT
+from tests.models.documents import SIZING as DOCUMENT
 
 
 @pytest.fixture
@@ -77,25 +66,6 @@ def test_round_robin_below_the_source_rate_is_a_plan_with_a_warning(solve):
     )
 
 
-def heavy(fixed):
-    return {"source_rate": 0.5, "operators": [SPOUT, BOLT | {"fixed": {"slow": fixed, "fast": fixed}}]}
-
-
-@pytest.mark.parametrize(
-    ("change", "method", "reason"),
-    [
-        ({"machines": []}, "hetero", "there is no machine"),
-        ({"machines": []}, "round-robin", "there is no machine"),
-        ({"max_instances": 1}, "hetero", "max_instances 1 is less than one for each of 2 operators"),
-        ({"max_instances": 2}, "round-robin", "3 instances are more than max_instances, 2"),
-        (heavy(101), "hetero", "no machines have room for one instance of each operator, however low the source rate"),
-        (heavy(99.5), "round-robin", "round robin puts more on a machine than it can carry without a single tuple"),
-    ],
-)
-def test_what_no_placement_can_do_is_exit_3_with_the_reason(solve, change, method, reason):
-    assert solve(DOCUMENT | change, method=method) == (3, "", f"trimtab solve: {reason}\n")
-
-
 def test_as_many_instances_as_are_allowed_are_not_too_many(solve):
     code, out, _ = solve(DOCUMENT | {"max_instances": 3}, method="round-robin")
     assert (code, sum(json.loads(out)["instances"].values())) == (0, 3)
@@ -108,19 +78,6 @@ def test_machines_that_hold_all_instances_only_without_tuples_are_too_small_for_
     assert (code, err) == (
         3, "trimtab solve: source rate 8 is too high for any placement: the best one known sustains 0\n"
     )  # fmt: skip
-
-
-@pytest.mark.parametrize("method", ["hetero", "round-robin"])
-def test_the_same_instance_and_seed_give_the_same_plan(solve, method):
-    plans = [json.loads(solve(DOCUMENT, "--seed", "3", method=method)[1]) for _ in range(2)]
-    for plan in plans:
-        assert "solve_seconds" not in plan
-    assert plans[0] == plans[1]
-
-
-def test_a_time_limit_of_nothing_still_gives_a_plan(solve):
-    code, out, _ = solve(DOCUMENT, "--time-limit", "0")
-    assert (code, json.loads(out)["source_rate"] > 8) == (0, True)
 
 
 def test_more_instances_than_any_number_can_hold_are_no_limit(solve):
@@ -136,10 +93,6 @@ def test_instance_counts_are_for_round_robin_alone_and_no_harm_to_hetero(solve, 
     code, _, err = solve(DOCUMENT | {"operators": [SPOUT, without[1]]}, method="round-robin")
     message = "$.operators[1].instances: found nothing, expected this key"
     assert (code, err) == (2, f"trimtab solve: {tmp_path}/instance.json: {message}\n")
-
-
-def spout(**change):
-    return {"operators": [SPOUT | change, BOLT]}
 
 
 @pytest.mark.parametrize("least", [0, 5e-324])

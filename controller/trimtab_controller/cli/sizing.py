@@ -433,9 +433,9 @@ def _problem(view: SmoothedView, capacity: Capacity, its: WorkerType, present: t
         operators=(*table.operators, "process"),
         machines=(str(its),),
         relative=np.array([1.0] * len(per_rate) + [0.0]),
-        per_rate=np.array([*per_rate, 0.0]).reshape(1, -1, 1) / share,
-        per_instance=np.array([*per_worker, process]).reshape(1, -1, 1) / share,
-        capacity=np.full((1, 1), 100.0),
+        per_rate=np.array([*per_rate, 0.0]).reshape(-1, 1) / share,
+        per_instance=np.array([*per_worker, process]).reshape(-1, 1) / share,
+        capacity=np.full(1, 100.0),
         source_rate=1.0,
     )
 
@@ -471,7 +471,7 @@ def _need(
 
 def _fixed_pct(problem: SizingProblem) -> float:
     """What a worker uses before it handles any input, in percent of its capacity."""
-    return float(problem.per_instance[0, :, 0].sum())
+    return float(problem.per_instance[:, 0].sum())
 
 
 def _room(problem: SizingProblem, target: float) -> float:
@@ -486,30 +486,13 @@ def _percent(view: SmoothedView, its: WorkerType, rate: float) -> Floats:
 
 def _enough(problem: SizingProblem, load: Floats, room: float, rate: float, target: float) -> int | None:
     """The least number of workers that carry the load by the model, and whose key groups fit."""
-    low, high = 0, 1
-    while high < MAX_WORKERS and not _carries(problem, high, rate, target):
-        low, high = high, min(MAX_WORKERS, 2 * high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _carries(problem, middle, rate, target) else (middle, high)
-    for workers in range(high, MAX_WORKERS + 1):
+    one_each = np.ones((len(problem.operators), 1), np.int64)
+    carried = max_rate(replace(problem, capacity=np.full(1, 100.0 * target)), one_each)  # by one worker of several
+    needed = rate * (1 - 1e-9) / carried if carried > 0 else math.inf
+    least = max(1, math.ceil(min(needed, MAX_WORKERS)))
+    for workers in range(least, MAX_WORKERS + 1):
         if times_placed(load, np.full(workers, room)) >= 1.0 - 1e-9:
             return workers
         if workers >= len(load):
             break
     return None
-
-
-def _carries(problem: SizingProblem, workers: int, rate: float, target: float) -> bool:
-    """Whether that many workers, each of which runs an instance of every operator, carry the rate."""
-    instances = np.ones((len(problem.operators), workers), np.int64)
-    many = SizingProblem(
-        operators=problem.operators,
-        machines=tuple(map(str, range(workers))),
-        relative=problem.relative,
-        per_rate=np.repeat(problem.per_rate, workers, axis=2),
-        per_instance=np.repeat(problem.per_instance, workers, axis=2),
-        capacity=np.full((1, workers), 100.0 * target),
-        source_rate=1.0,
-    )
-    return max_rate(many, instances) >= rate * (1 - 1e-9)

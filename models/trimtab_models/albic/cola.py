@@ -16,7 +16,7 @@ from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.construct import place_on_least_loaded, place_unplaced
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible
-from trimtab_models.balance.result import BalanceResult, SolveStage
+from trimtab_models.balance.result import BalanceResult
 from trimtab_models.solving import Infeasible, StopRule
 
 GROWTH = 1.05  # growth of the number of partitions between two assignments
@@ -32,8 +32,7 @@ def solve_cola(problem: CollocationProblem, *, stop: StopRule, seed: int) -> Bal
     allocation = _Cola(problem, balance, seed).run(stop)
     if allocation is None or not evaluate(balance, allocation).allowed:
         allocation = start
-    stage = SolveStage.CONSTRUCTED if (allocation != balance.home).any() else SolveStage.STAYED
-    return BalanceResult.of(balance, allocation, evaluate(balance, allocation), bound, stage=stage, seed=seed)
+    return BalanceResult.of(balance, allocation, evaluate(balance, allocation), bound)
 
 
 class _Cola:

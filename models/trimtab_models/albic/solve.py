@@ -35,10 +35,7 @@ from trimtab_models.balance.evaluate import BalanceScore, evaluate, slack
 from trimtab_models.balance.hosts import HostLimits, within
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible
-from trimtab_models.balance.result import (
-    BalanceResult,
-    SolveStage,
-)
+from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import BalanceParams
 from trimtab_models.balance.solve import solve as solve_balance
 from trimtab_models.solving import Infeasible, StopRule
@@ -305,8 +302,6 @@ class _AlbicSolver:
                 allocation,
                 score,
                 self._proven,
-                stage=SolveStage.IMPROVED if (allocation != balance.home).any() else SolveStage.STAYED,
-                seed=self._seed,
                 alerts=self._alerts(allocation, score),
             ),
             predicted_load_distance=predicted,

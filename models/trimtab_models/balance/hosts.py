@@ -296,16 +296,7 @@ def _merit(problem: BalanceProblem, allocation: Ints) -> tuple[int, float, int]:
 
 def _judged(problem: BalanceProblem, result: BalanceResult, allocation: Ints, bound: float) -> BalanceResult:
     """`result` with this allocation and bound."""
-    return BalanceResult.of(
-        problem,
-        allocation,
-        evaluate(problem, allocation),
-        bound,
-        stage=result.stage,
-        seed=result.seed,
-        steps=result.steps,
-        alerts=result.alerts,
-    )
+    return BalanceResult.of(problem, allocation, evaluate(problem, allocation), bound, alerts=result.alerts)
 
 
 def limits_in(instance: BalanceInstance) -> HostLimits | None:

@@ -73,11 +73,10 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Improved:
-    """A plan and the steps spent on it."""
+    """A plan and its score."""
 
     allocation: Ints
     score: BalanceScore
-    steps: int
 
 
 class Improver:
@@ -95,7 +94,7 @@ class Improver:
         """The best plan found from `start` with a lower `side`; stops at `goal`, which is >= `proven`, the bound."""
         best, score = start, evaluate(self._problem, start)
         held, low, patience = score.load_distance, proven, 0
-        before, end = self.steps, self.steps + effort.total(len(self._problem.capacity))
+        end = self.steps + effort.total(len(self._problem.capacity))
         while side.of(score) > goal + MIN_GAIN_PP and not self._stop() and self.steps < end:
             value = side.of(score)
             if value - low <= CLOSE_PP:
@@ -112,7 +111,7 @@ class Improver:
                     best, score = allocation, found
             if side.of(score) > target + 2 * EPSILON_PP:
                 low = max(low, target)
-        return Improved(allocation=best, score=score, steps=self.steps - before)
+        return Improved(allocation=best, score=score)
 
     def _attempt(self, starts: list[Ints], band: Band, patience: int, end: int) -> list[Ints]:
         """Allocations closer to `band`: by trades, and with `patience` by tabu search from the best of these."""

@@ -99,8 +99,5 @@ def _judged(problem: BalanceProblem, result: BalanceResult, stop: StopRule, *, c
         result.allocation,
         score,
         bound,
-        stage=result.stage,
-        seed=result.seed,
-        steps=result.steps,
         alerts=alerts(problem, result.allocation, max(score.load_distance, problem.max_load_distance)),
     )

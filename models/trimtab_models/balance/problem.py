@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_models.instances.snapshot import BalanceInstance
-from trimtab_models.spared import Places, Spared, joined, usage_on
+from trimtab_models.spared import Places, Spared, usage_on
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -192,12 +192,16 @@ class BalanceProblem:
         return True if self.allowed is None else self.allowed.may(key_groups, nodes)
 
     def with_limits(self, usage: Floats, limit: Floats, spared: Spared | None) -> "BalanceProblem":
-        """The problem with further resources: `usage` (R, K), `limit` (R, N), and what is `spared` of these R alone."""
+        """The problem with further resources: `usage` (R, K), `limit` (R, N), and what is `spared` of these R alone.
+
+        Nothing may be spared of the resources that it has.
+        """
+        assert self.spared is None
         return replace(
             self,
             usage=np.concatenate((self.usage, usage)),
             limit=np.concatenate((self.limit, limit)),
-            spared=joined(self.spared, len(self.limit), spared, len(limit)),
+            spared=None if spared is None else spared.after(len(self.limit)),
         )
 
     def tolerating(self, allocation: Ints) -> "BalanceProblem":

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -32,19 +31,6 @@ BALANCE_RESULT = {
 """Key of a plan -> what it says; loads are percent, load distances percentage points (pp)."""
 
 
-class SolveStage(Enum):
-    """The solver's stage that produced the plan."""
-
-    STAYED = "stayed"
-    CONSTRUCTED = "constructed"
-    ENUMERATED = "enumerated"
-    IMPROVED = "improved"
-    CERTIFIED = "certified"
-    DRAINED = "drained"
-    SECOND_SIDE = "second side"
-    TRIMMED = "trimmed"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BalanceResult:
     """A plan and its proven bound.  `allocation` (K,) = the new node of every key group."""
@@ -53,9 +39,6 @@ class BalanceResult:
     allocation: Ints
     score: BalanceScore
     lower_bound: float
-    stage: SolveStage
-    steps: int
-    seed: int
     alerts: tuple[Alert, ...] = ()
 
     @classmethod
@@ -66,9 +49,6 @@ class BalanceResult:
         score: BalanceScore,
         bound: float,
         *,
-        stage: SolveStage,
-        seed: int,
-        steps: int = 0,
         alerts: tuple[Alert, ...] = (),
     ) -> "BalanceResult":
         """The plan with its status; no plan has a load distance below `bound`."""
@@ -78,9 +58,6 @@ class BalanceResult:
             allocation=allocation,
             score=score,
             lower_bound=min(bound, score.load_distance),
-            stage=stage,
-            steps=steps,
-            seed=seed,
             alerts=alerts,
         )
 

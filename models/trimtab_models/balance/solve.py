@@ -33,7 +33,7 @@ from trimtab_models.balance.improve import Effort, Improved, Improver, Side, hel
 from trimtab_models.balance.load_prices import plans_by_load_prices
 from trimtab_models.balance.mending import mended
 from trimtab_models.balance.problem import BalanceProblem, Bools, Ints, infeasible
-from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult, SolveStage
+from trimtab_models.balance.result import OPTIMAL_PP, BalanceResult
 from trimtab_models.balance.tabu import Band
 from trimtab_models.solving import Deadline, Infeasible, StopRule, part_of
 
@@ -78,17 +78,16 @@ DEFAULT_PARAMS = BalanceParams()
 
 
 class Incumbent:
-    """The plan `best` with its `score`, from `stage`; `bound` (pp) is proven.  `stayed` = the plan without moves."""
+    """The plan `best` with its `score`; `bound` (pp) is proven.  `stayed` = the plan without moves."""
 
-    def __init__(self, problem: BalanceProblem, stop: StopRule, seed: int, params: BalanceParams) -> None:
+    def __init__(self, problem: BalanceProblem, stop: StopRule, params: BalanceParams) -> None:
         self.best = self.stayed = place_unplaced(problem)
         self.problem = problem.tolerating(self.best)
         self.score = evaluate(self.problem, self.best)
-        self.stage, self.steps = SolveStage.STAYED, 0
         self.conditions = Conditions.of(self.problem)
         self.bound = lower_bound(self.problem, self.score.load_distance, stop, self.conditions)
         self.baseline = np.inf  # the load distance of Flux, if it was computed
-        self._seed, self._tolerance = seed, params.tolerance
+        self._tolerance = params.tolerance
         self._bound_raised = False
 
     def goal(self) -> float:
@@ -101,11 +100,11 @@ class Incumbent:
             self._bound_raised = True
             self.bound = stronger_bound(self.problem, self.bound, self.score.load_distance, stop, self.conditions)
 
-    def offer(self, allocation: Ints, stage: SolveStage) -> None:
+    def offer(self, allocation: Ints) -> None:
         """Take `allocation` if it is allowed and has a lower load distance."""
         score = evaluate(self.problem, allocation)
         if score.allowed and score.load_distance < self.score.load_distance:
-            self.best, self.score, self.stage = allocation, score, stage
+            self.best, self.score = allocation, score
 
     def adopt(self, allocation: Ints) -> None:
         """Take `allocation` if it is allowed, whatever its load distance."""
@@ -116,7 +115,6 @@ class Incumbent:
     def take(self, improved: Improved) -> None:
         """Take the plan of a search, which is no worse."""
         self.best, self.score = improved.allocation, improved.score
-        self.steps += improved.steps
 
     def result(self, ceiling: float | None = None) -> BalanceResult:
         """The incumbent and its proof; with alerts if draining nodes were emptied up to `ceiling`."""
@@ -125,9 +123,6 @@ class Incumbent:
             self.best,
             self.score,
             self.bound,
-            stage=self.stage,
-            seed=self._seed,
-            steps=self.steps,
             alerts=() if ceiling is None else alerts(self.problem, self.best, ceiling),
         )
 
@@ -150,7 +145,7 @@ def solve_flux(problem: BalanceProblem, *, stop: StopRule, seed: int) -> Balance
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
     solver = _Solver(problem, stop, seed, DEFAULT_PARAMS)
-    solver.offer(flux(solver.problem, solver.best, stop), SolveStage.CONSTRUCTED)
+    solver.offer(flux(solver.problem, solver.best, stop))
     return solver.result()
 
 
@@ -169,8 +164,8 @@ class _Solver(Incumbent):
     """The stages that replace the incumbent."""
 
     def __init__(self, problem: BalanceProblem, stop: StopRule, seed: int, params: BalanceParams) -> None:
-        super().__init__(problem, stop, seed, params)
-        self._stop, self._params = stop, params
+        super().__init__(problem, stop, params)
+        self._stop, self._seed, self._params = stop, seed, params
         self._random = np.random.default_rng(seed)
 
     def run(self) -> BalanceResult:
@@ -218,7 +213,7 @@ class _Solver(Incumbent):
         urgent, start = self._params.urgent, self.best
         draining = bool(self.problem.to_leave(start).any())
         if not draining or self.score.load_distance > urgent:
-            self.offer(flux(self.problem, start, self._stop), SolveStage.CONSTRUCTED)
+            self.offer(flux(self.problem, start, self._stop))
             self._offer_copies(start)
         if not draining:
             return self.result()
@@ -246,19 +241,18 @@ class _Solver(Incumbent):
         self.baseline = evaluate(self.problem, baseline).load_distance
         if self.score.load_distance <= max(enough, self.goal()) or self._stop():
             return
-        self.offer(baseline, SolveStage.CONSTRUCTED)
+        self.offer(baseline)
         target = max(self.bound, enough) + CONSTRUCT_ABOVE_PP
         plan = construct(self.problem, start, target, self.score.load_distance, self._stop, self.conditions)
-        self.offer(plan, SolveStage.CONSTRUCTED)
+        self.offer(plan)
         reached = self.score.load_distance
         for plan in plans_by_price(self.problem, start, target, reached, self._stop, self.conditions):
-            self.offer(plan, SolveStage.CONSTRUCTED)
+            self.offer(plan)
 
     def _improve(self, enough: float, effort: Effort, *, returning: bool) -> None:
         """Search until the load distance is at most `enough` or near the bound."""
         if self._stop() or not effort.total(1) or self.score.load_distance <= max(enough, self.goal()):
             return
-        self.stage = SolveStage.IMPROVED
         self.raise_bound(self._stop)
         if self.score.load_distance <= max(enough, self.goal()):
             return
@@ -284,7 +278,7 @@ class _Solver(Incumbent):
         for plan in by_objectives(self.problem, plans, goal, self._params.tolerance):
             score = evaluate(self.problem, plan)
             if score.allowed and score.load_distance <= max(goal, self.score.load_distance):
-                self.best, self.score, self.stage = plan, score, SolveStage.ENUMERATED
+                self.best, self.score = plan, score
                 return True
         return False
 
@@ -318,7 +312,7 @@ class _Solver(Incumbent):
         if reached > max(self.goal(), self.bound + WORTH_PRICING_PP):
             for bound, plan in plans_by_load_prices(self.problem, self.bound, reached, self._random, stop):
                 self.bound = bound
-                self.offer(plan, SolveStage.CONSTRUCTED)
+                self.offer(plan)
 
     def _pack(self) -> None:
         """Solve the reduced problem of a tight budget (`core.py`)."""
@@ -340,15 +334,15 @@ class _Solver(Incumbent):
             left_s=self._left_wall_s,
         )
         if plan is not None:
-            self.offer(plan, SolveStage.IMPROVED)
+            self.offer(plan)
 
     def _certify(self, largest: float, work: float) -> None:
         """Raise the bound or improve the plan by CP-SAT."""
         certificate = self._certificate(largest, work)
         if certificate is not None:
-            self.stage, self.bound = SolveStage.CERTIFIED, certificate.lower_bound
+            self.bound = certificate.lower_bound
             if certificate.allocation is not None:
-                self.offer(certificate.allocation, SolveStage.CERTIFIED)
+                self.offer(certificate.allocation)
 
     def _certificate(self, largest: float, work: float) -> ExactResult | None:
         """The answer of CP-SAT; None if it is not wanted, or too little time is left."""
@@ -379,7 +373,6 @@ class _Solver(Incumbent):
         drain = DrainBuilder(self.problem, self.best, self._stop)
         drain.substitute(band)
         drain.empty(self._ceiling())
-        self.stage = SolveStage.DRAINED
         self.adopt(drain.allocation)
 
     def _drained_plainly(self, start: Ints) -> Ints:
@@ -404,15 +397,13 @@ class _Solver(Incumbent):
         """The second objective (the other side), then the third (fewer and cheaper moves)."""
         tolerance = self._params.tolerance
         if not self._stop():
-            self.stage = SolveStage.SECOND_SIDE
             improver = Improver(self.problem, self.stayed, self._random, self._stop, returning=returning)
-            plan = Improved(allocation=self.best, score=self.score, steps=0)
+            plan = Improved(allocation=self.best, score=self.score)
             self.take(improve_second_side(improver, plan, self._params.polish, tolerance))
         if not self._stop():
-            self.stage = SolveStage.TRIMMED
             band = held(self.score, self.goal(), tolerance)
             self.adopt(trim(self.problem, self.best, band, self._stop, returning=returning))
 
     def _offer_copies(self, start: Ints) -> None:
         if self.problem.spared is not None:
-            self.offer(to_copies(self.problem, start, self._stop), SolveStage.CONSTRUCTED)
+            self.offer(to_copies(self.problem, start, self._stop))

@@ -18,14 +18,8 @@ from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.drain import alerts
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible, problem_of
-from trimtab_models.balance.result import (
-    BALANCE_RESULT,
-    BalanceResult,
-    SolveStage,
-    describe_alert,
-    encode_result,
-)
-from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, NodeLevel, ResourceDemands, level_of, match
+from trimtab_models.balance.result import BALANCE_RESULT, BalanceResult, describe_alert, encode_result
+from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, ResourceDemands, match
 from trimtab_models.instances.snapshot import BalanceInstance, parse_snapshot
 from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
 
@@ -48,7 +42,6 @@ class ElasticResult:
     plan: BalanceResult
     refused: tuple[int, ...]
     forced: tuple[int, ...]
-    levels: tuple[NodeLevel, ...]  # of all nodes, after the plan
 
 
 def solve(
@@ -80,18 +73,16 @@ def solve(
     if len(forced):
         allocation = place_unplaced(replace(problem, home=allocation))
     return ElasticResult(
-        plan=_result(problem, allocation, seed, matched.operations, stop),
+        plan=_result(problem, allocation, stop),
         refused=tuple(refused[~unplaced[refused]].tolist()),
         forced=tuple(forced.tolist()),
-        levels=node_levels(problem, allocation),
     )
 
 
-def _result(problem: BalanceProblem, allocation: Ints, seed: int, operations: int, stop: StopRule) -> BalanceResult:
+def _result(problem: BalanceProblem, allocation: Ints, stop: StopRule) -> BalanceResult:
     score = evaluate(problem.tolerating(allocation), allocation)
     bound = lower_bound(problem, score.load_distance, stop)
-    stage = SolveStage.CONSTRUCTED
-    return BalanceResult.of(problem, allocation, score, bound, stage=stage, seed=seed, steps=operations)
+    return BalanceResult.of(problem, allocation, score, bound)
 
 
 def _per_unit(problem: BalanceProblem) -> Floats:
@@ -104,11 +95,6 @@ def utilisation(problem: BalanceProblem, allocation: Ints) -> Floats:
     """(1 + R, N) use in percent of each node's capacity: load, then each limited resource."""
     amounts = np.vstack((problem.node_loads(allocation), problem.usages(allocation)))
     return np.where(amounts > 0, amounts, 0) * np.where(amounts > 0, _per_unit(problem), 0)
-
-
-def node_levels(problem: BalanceProblem, allocation: Ints) -> tuple[NodeLevel, ...]:
-    """The level of every node."""
-    return tuple(level_of(busy) for busy in utilisation(problem, allocation).max(axis=0).tolist())
 
 
 def _planned(instance: BalanceInstance, stop: StopRule, seed: int) -> PlanDocument | Infeasible:

@@ -82,8 +82,7 @@ class _RateModel:
         self._solver = cp_model.CpSolver()
         self._sizes: list[cp_model.LinearExprT] = []
         self._here: list[tuple[int, int, cp_model.IntVar]] = []  # operator, machine, instances
-        rows, machines = problem.capacity.shape
-        self._load: list[list[list[cp_model.LinearExprT]]] = [[[] for _ in range(machines)] for _ in range(rows)]
+        self._load: list[list[cp_model.LinearExprT]] = [[] for _ in problem.machines]
         for operator in range(len(problem.operators)):
             options = range(1, limit - len(problem.operators) + 2)
             chosen = [each for count in options for each in self._option(operator, count)]
@@ -94,20 +93,19 @@ class _RateModel:
         """The binary for "`operator` has `count` instances"; none if no machine could carry one of them."""
         problem, model = self._problem, self._model
         share = problem.relative[operator] * self._rate / count
-        use = problem.per_rate[:, operator] * share + problem.per_instance[:, operator]
+        use = problem.per_rate[operator] * share + problem.per_instance[operator]
         units: Floats = np.floor(use / problem.capacity * UNITS * (1 - 1e-12))
-        machines = np.flatnonzero((units <= UNITS).all(axis=0)).tolist()
+        machines = np.flatnonzero(units <= UNITS).tolist()
         if not machines:
             return []
         chosen = model.new_bool_var("")
         instances = []
         for machine in machines:
-            column = units[:, machine].astype(np.int64)
-            here = model.new_int_var(0, min(count, UNITS // max(1, int(column.max()))), "")
+            each = int(units[machine])
+            here = model.new_int_var(0, min(count, UNITS // max(1, each)), "")
             instances.append(here)
             self._here.append((operator, machine, here))
-            for row, each in zip(self._load, column.tolist(), strict=True):
-                row[machine].append(each * here)
+            self._load[machine].append(each * here)
         model.add(cp_model.LinearExpr.sum(instances) == count * chosen)
         self._sizes.append(count * chosen)
         return [chosen]
@@ -115,12 +113,11 @@ class _RateModel:
     def _constrain(self) -> None:
         total = cp_model.LinearExpr.sum
         self._model.add(total(self._sizes) <= self._limit)
-        for row in self._load:
-            for terms in row:
-                self._model.add(total(terms) <= UNITS)
+        for terms in self._load:
+            self._model.add(total(terms) <= UNITS)
         for group in self._problem.classes:  # break symmetry: among equal machines the fuller ones first
             for fuller, emptier in zip(group.tolist(), group.tolist()[1:], strict=False):
-                self._model.add(total(self._load[0][fuller]) >= total(self._load[0][emptier]))
+                self._model.add(total(self._load[fuller]) >= total(self._load[emptier]))
 
     def solve(self, work: float, stop: StopRule, seed: int) -> tuple[int, float]:
         """The status of CP-SAT and the deterministic seconds that it took."""

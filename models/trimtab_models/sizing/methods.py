@@ -31,7 +31,7 @@ def encode_sizing(problem: SizingProblem, result: SizingResult, *, method: str) 
         "throughput": result.throughput,
         "instances": dict(zip(problem.operators, counts, strict=True)),
         "assignment": {name: problem.machines[machine] for name, machine in zip(names, result.assignment, strict=True)},
-        "utilisation": dict(zip(problem.machines, result.use[0].tolist(), strict=True)),
+        "utilisation": dict(zip(problem.machines, result.use.tolist(), strict=True)),
         "fluid_bound": result.fluid_bound,
     }
 

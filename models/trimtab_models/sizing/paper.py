@@ -36,7 +36,7 @@ def first_assignment(problem: SizingProblem, rate: float) -> Ints | None:
         if machine is None:
             return None
         placement[operator, machine] = 1
-        used[:, machine] += added[:, machine]
+        used[machine] += added[machine]
     return placement
 
 
@@ -55,7 +55,7 @@ def maximize_throughput(problem: SizingProblem, rate: float, limit: int, stop: S
     best = stable = current = start
     stable_rate, scale = rate, 1
     while scale <= LAST_SCALE and not stop():
-        over = np.flatnonzero((use_of(problem, current, rate) > problem.capacity * (1 + ROUNDING)).any(axis=0))
+        over = np.flatnonzero(use_of(problem, current, rate) > problem.capacity * (1 + ROUNDING))
         if not len(over):
             if max_rate(problem, current) > max_rate(problem, best):
                 best = current
@@ -74,7 +74,7 @@ def maximize_throughput(problem: SizingProblem, rate: float, limit: int, stop: S
 def _with_instance(problem: SizingProblem, placement: Ints, rate: float, machine: int) -> Ints | None:
     """`placement` with one more instance of the hottest operator of `machine`, where it costs least."""
     counts = placement.sum(axis=1)
-    tcu = problem.per_rate[0, :, machine] * problem.relative * rate / counts + problem.per_instance[0, :, machine]
+    tcu = problem.per_rate[:, machine] * problem.relative * rate / counts + problem.per_instance[:, machine]
     operator = int(np.where(placement[:, machine] > 0, tcu, -1).argmax())
     added = _instance_use(problem, operator, int(counts[operator]) + 1, rate)
     others = placement.copy()
@@ -89,15 +89,15 @@ def _with_instance(problem: SizingProblem, placement: Ints, rate: float, machine
 
 
 def _instance_use(problem: SizingProblem, operator: int, instances: int, rate: float) -> Floats:
-    """(Q, M) use of each machine by one of `instances` instances of `operator`."""
+    """(M,) use of each machine by one of `instances` instances of `operator`."""
     share = problem.relative[operator] * rate / instances
-    use: Floats = problem.per_rate[:, operator] * share + problem.per_instance[:, operator]
+    use: Floats = problem.per_rate[operator] * share + problem.per_instance[operator]
     return use
 
 
 def _cheapest(problem: SizingProblem, used: Floats, added: Floats) -> int | None:
-    room = (used + added <= problem.capacity).all(axis=0)
+    room = used + added <= problem.capacity
     if not room.any():
         return None
-    cost = np.where(room, added[0], np.inf)
-    return int(np.lexsort((used[0], cost))[0])
+    cost = np.where(room, added, np.inf)
+    return int(np.lexsort((used, cost))[0])

@@ -4,11 +4,11 @@ Rates propagate: a source emits its rate, every operator alpha times its input. 
 of that, split evenly over its instances; several inputs add up.  All rates are therefore `relative` to the rate of the
 sources, and the use of a machine is linear in that rate:
 
-    use(q, m) = sum over o of count(o, m) * (per_rate(q, o, m) * input(o) / instances(o) + per_instance(q, o, m))
+    use(m) = sum over o of count(o, m) * (per_rate(o, m) * input(o) / instances(o) + per_instance(o, m))
     input(o) = relative(o) * source rate
 
-Row q = 0 is the CPU: `per_rate` is the paper's e, `per_instance` its MET, the capacity 100 percent. Further rows
-(memory, network) are beyond the paper and have units of their own. A *placement* is an int array (O, M) of counts.
+`per_rate` is the paper's e, `per_instance` its MET, in percent of the CPU.  A *placement* is an int array (O, M) of
+counts.
 """
 
 from collections.abc import Sequence
@@ -31,28 +31,28 @@ ROUNDING = 1e-12  # relative tolerance for sums of floats in different order
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizingProblem:
-    """O operators, M machines, Q resources.  Nobody writes to the arrays."""
+    """O operators, M machines.  Nobody writes to the arrays."""
 
     operators: tuple[str, ...]
     machines: tuple[str, ...]
     relative: Floats  # (O,) input rate per unit of source rate
-    per_rate: Floats  # (Q, O, M) use per tuple/s
-    per_instance: Floats  # (Q, O, M)
-    capacity: Floats  # (Q, M)
+    per_rate: Floats  # (O, M) use per tuple/s
+    per_instance: Floats  # (O, M)
+    capacity: Floats  # (M,)
     source_rate: float
     max_instances: int | None = None
     instances: tuple[int, ...] | None = None  # if given
     classes: tuple[Ints, ...] = field(init=False)  # groups of equal machines, in order
 
     def __post_init__(self) -> None:
-        shape = (len(self.capacity), len(self.operators), len(self.machines))
-        if self.per_rate.shape != shape or self.per_instance.shape != shape or self.relative.shape != shape[1:2]:
-            raise ValueError("every operator needs its use of every resource on every machine")
-        if not (self.capacity > 0).all():
-            raise ValueError("every machine needs a capacity above 0 of every resource")
+        shape = (len(self.operators), len(self.machines))
+        if self.per_rate.shape != shape or self.per_instance.shape != shape or self.relative.shape != shape[:1]:
+            raise ValueError("every operator needs its use of every machine")
+        if self.capacity.shape != shape[1:] or not (self.capacity > 0).all():
+            raise ValueError("every machine needs a capacity above 0")
         groups: dict[bytes, list[int]] = {}
-        for machine in range(shape[2]):
-            column = (self.per_rate[..., machine], self.per_instance[..., machine], self.capacity[:, machine])
+        for machine in range(shape[1]):
+            column = (self.per_rate[:, machine], self.per_instance[:, machine], self.capacity[machine])
             groups.setdefault(b"".join(part.tobytes() for part in column), []).append(machine)
         object.__setattr__(self, "classes", tuple(np.array(group) for group in groups.values()))
 
@@ -65,7 +65,7 @@ class SizingProblem:
 def problem_of(instance: SizingInstance) -> SizingProblem:
     """The arrays of `instance`.  Raises BadInstance if rates overflow, or if no finite rate fills a machine."""
     operators, machines = instance.operators, instance.machines
-    shape = (1, len(operators), len(machines))
+    shape = (len(operators), len(machines))
     cost = np.array([[each.cost[machine.type] for machine in machines] for each in operators], np.float64)
     fixed = np.array([[each.fixed[machine.type] for machine in machines] for each in operators], np.float64)
     relative = relative_rates(operators, instance.edges)
@@ -82,7 +82,7 @@ def problem_of(instance: SizingInstance) -> SizingProblem:
         relative=relative,
         per_rate=cost.reshape(shape),
         per_instance=fixed.reshape(shape),
-        capacity=np.full((1, len(machines)), FULL),
+        capacity=np.full(len(machines), FULL),
         source_rate=instance.source_rate,
         max_instances=None if instance.max_instances is None else min(instance.max_instances, MOST_INSTANCES),
         instances=tuple(counts) if len(counts) == len(operators) else None,
@@ -107,7 +107,7 @@ def relative_rates(operators: Sequence[CostedOperator], edges: Sequence[Edge]) -
 
 
 def use_of(problem: SizingProblem, placement: Ints, rate: float) -> Floats:
-    """(Q, M) use of every machine at source rate `rate`."""
+    """(M,) use of every machine at source rate `rate`."""
     slope, base = _lines(problem, placement)
     return slope * rate + base
 
@@ -129,4 +129,4 @@ def sustains_start(problem: SizingProblem, rate: float) -> bool:
 
 def _lines(problem: SizingProblem, placement: Ints) -> tuple[Floats, Floats]:
     share = placement * (problem.relative / np.maximum(1, placement.sum(axis=1)))[:, None]
-    return (problem.per_rate * share).sum(axis=1), (problem.per_instance * placement).sum(axis=1)
+    return (problem.per_rate * share).sum(axis=0), (problem.per_instance * placement).sum(axis=0)

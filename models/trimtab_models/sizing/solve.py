@@ -52,12 +52,12 @@ def fluid_relaxation(problem: SizingProblem) -> Fluid:
     first = [int(group[0]) for group in problem.classes]
     scale = _crude_bound(problem)
     unit = problem.relative * scale  # scales the rate, so that all coefficients are percentages
-    use = problem.per_rate[..., first] * unit[:, None]
-    fixed, capacity = problem.per_instance[..., first], problem.capacity[:, first]
-    fits: Bools = np.all(fixed <= capacity[:, None], axis=0)
-    works: Bools = fits & np.all(NEGLIGIBLE * use <= capacity[:, None], axis=0)
+    use = problem.per_rate[:, first] * unit[:, None]
+    fixed, capacity = problem.per_instance[:, first], problem.capacity[first]
+    fits: Bools = fixed <= capacity
+    works: Bools = fits & (NEGLIGIBLE * use <= capacity)
     use, fixed = np.where(works, use, 0.0), np.where(fits, fixed, 0.0)
-    most = _most_per_instance(use, capacity[:, None] - fixed)
+    most = _most_per_instance(use, capacity - fixed)
     model = mathopt.Model()
     rate = model.add_variable(lb=0.0)
     operators, classes = range(len(problem.operators)), range(len(first))
@@ -68,12 +68,11 @@ def fluid_relaxation(problem: SizingProblem) -> Fluid:
         model.add_linear_constraint(mathopt.fast_sum(instances[operator]) >= 1)
         for at in classes:
             model.add_linear_constraint(share[operator][at] <= most[operator, at] * instances[operator][at])
-    for resource in range(len(capacity)):
-        for at in classes:
-            terms = [use[resource, operator, at] * share[operator][at] for operator in operators]
-            terms += [fixed[resource, operator, at] * instances[operator][at] for operator in operators]
-            room = float(len(problem.classes[at]) * capacity[resource, at])
-            model.add_linear_constraint(mathopt.fast_sum(terms) <= room)
+    for at in classes:
+        terms = [use[operator, at] * share[operator][at] for operator in operators]
+        terms += [fixed[operator, at] * instances[operator][at] for operator in operators]
+        room = float(len(problem.classes[at]) * capacity[at])
+        model.add_linear_constraint(mathopt.fast_sum(terms) <= room)
     if problem.max_instances is not None:
         total = mathopt.fast_sum(each for row in instances for each in row)
         model.add_linear_constraint(total <= problem.max_instances)
@@ -91,14 +90,14 @@ def fluid_relaxation(problem: SizingProblem) -> Fluid:
 def _most_per_instance(use: Floats, room: Floats) -> Floats:
     """(O, C) share of the input that fills a machine beside the fixed cost of one instance; at most 1."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        most = np.where(use > 0, np.maximum(0, room) / use, np.inf).min(axis=0)
+        most = np.where(use > 0, np.maximum(0, room) / use, np.inf)
     at_most_all: Floats = np.minimum(most, 1.0)
     return at_most_all
 
 
 def _crude_bound(problem: SizingProblem) -> float:
     """Total CPU / least CPU per tuple/s."""
-    return float(problem.capacity[0].sum() / (problem.relative * problem.per_rate[0].min(axis=1)).sum())
+    return float(problem.capacity.sum() / (problem.relative * problem.per_rate.min(axis=1)).sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +147,8 @@ Step = tuple[tuple[int, int, int], ...]
 
 
 def _over(problem: SizingProblem, use: Floats) -> Floats:
-    """(M,) overshoot of each machine relative to its capacity, summed over resources."""
-    over: Floats = np.maximum(0, use / problem.capacity - 1).sum(axis=0)
+    """(M,) overshoot of each machine relative to its capacity."""
+    over: Floats = np.maximum(0, use / problem.capacity - 1)
     return over
 
 
@@ -175,11 +174,11 @@ def _steps(problem: SizingProblem, placement: Ints, rate: float, limit: int) -> 
 def _recounted(
     problem: SizingProblem, use: Floats, operator: int, here: Ints, rate: float, count: int
 ) -> tuple[Floats, Floats]:
-    """(Q, M) use of the present instances if the operator has `count` instances in all; and use of one more."""
+    """(M,) use of the present instances if the operator has `count` instances in all; and use of one more."""
     share = problem.relative[operator] * rate
     change = share / count - share / here.sum()
-    per_rate = problem.per_rate[:, operator]
-    return use + per_rate * here * change, per_rate * share / count + problem.per_instance[:, operator]
+    per_rate = problem.per_rate[operator]
+    return use + per_rate * here * change, per_rate * share / count + problem.per_instance[operator]
 
 
 def _best(problem: SizingProblem, before: Floats, after: Floats, allowed: Bools) -> tuple[float, int]:
@@ -210,17 +209,17 @@ def _swaps(problem: SizingProblem, use: Floats, placement: Ints, rate: float) ->
     over = _over(problem, use)
     worst = int(over.argmax())
     share = problem.relative * rate / placement.sum(axis=1)
-    instance = problem.per_rate * share[:, None] + problem.per_instance  # (Q, O, M)
+    instance = problem.per_rate * share[:, None] + problem.per_instance  # (O, M)
     for gone in np.flatnonzero(placement[:, worst]).tolist():
         for come in range(len(placement)):
             partners = (placement[come] > 0) & (np.arange(len(over)) != worst)
             if come == gone or not partners.any():
                 continue
-            here = use[:, worst] - instance[:, gone, worst] + instance[:, come, worst]
-            there = _over(problem, use - instance[:, come] + instance[:, gone])
+            here = use[worst] - instance[gone, worst] + instance[come, worst]
+            there = _over(problem, use - instance[come] + instance[gone])
             change = np.where(partners, there - over, np.inf)
             other = int(change.argmin())
-            mine = float(np.maximum(0, here / problem.capacity[:, worst] - 1).sum()) - over[worst]
+            mine = max(0.0, float(here / problem.capacity[worst] - 1)) - over[worst]
             changes = ((gone, worst, -1), (come, other, -1), (gone, other, 1), (come, worst, 1))
             yield float(over.sum() + mine + change[other]), changes
 
@@ -254,7 +253,7 @@ class SizingResult:
     throughput: float
     placement: Ints
     assignment: tuple[int, ...]
-    use: Floats  # (Q, M) at the source rate; row 0 is percent of CPU
+    use: Floats  # (M,) percent of CPU at the source rate
     fluid_bound: float
     bound: float
     seed: int
@@ -395,20 +394,20 @@ def follow(problem: SizingProblem, fluid: Fluid, total: int) -> Ints:
     shares; within a class, each instance goes where most capacity is left.
     """
     first = [int(group[0]) for group in problem.classes]
-    work = problem.relative * (problem.per_rate[0][:, first] * fluid.shares).sum(axis=1)
+    work = problem.relative * (problem.per_rate[:, first] * fluid.shares).sum(axis=1)
     counts = 1 + _apportion(work, total - len(work))
     share = problem.relative * fluid.bound / counts
-    use = problem.per_rate * share[:, None] + problem.per_instance  # (Q, O, M) of one instance
+    use = problem.per_rate * share[:, None] + problem.per_instance  # (O, M) of one instance
     placement = np.zeros((len(work), len(problem.machines)), np.int64)
     left = problem.capacity.copy()
-    largest_first = np.argsort(-use[0].min(axis=1), kind="stable")
+    largest_first = np.argsort(-use.min(axis=1), kind="stable")
     for operator in largest_first.tolist():
         for machines, count in zip(problem.classes, _apportion(fluid.shares[operator], counts[operator]), strict=True):
             for _ in range(count):
-                room = ((left - use[:, operator]) / problem.capacity)[:, machines].min(axis=0)
+                room = ((left - use[operator]) / problem.capacity)[machines]
                 machine = machines[room.argmax()]
                 placement[operator, machine] += 1
-                left[:, machine] -= use[:, operator, machine]
+                left[machine] -= use[operator, machine]
     return placement
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import trimtab_controller.stream.configuration
 from benchmarks.dyndl.generate import encode_scheduling
 from tests.fuzz.fuzzed.decoder import Decoder, Form, joined, parted
+from tests.models import documents
 from trimtab_agent.configuration import load_configuration
 from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
 from trimtab_controller.configuration import load
@@ -88,48 +89,6 @@ STATE = {
     "version": 1, "cluster": "c", "mark": "m", "bootstrap_servers": "127.0.0.1:9", "sockets": "/tmp/trimtab-x",
     "processes": {"broker": {"pid": 7, "log": "/tmp/l"}}, "ports": {"broker": [9, 10]},
 }  # fmt: skip
-CLUSTER = {
-    "version": 1,
-    "nodes": [
-        {"id": "n0", "capacity": 1.0, "limits": {"memory": 9.0}},
-        {"id": "n1", "capacity": 0.5, "removing": True},
-    ],
-    "key_groups": [
-        {"id": "k0", "operator": "o", "node": "n0", "load": 5.0, "state_bytes": 10, "usage": {"memory": 1.0}},
-        {"id": "k1", "operator": "o", "node": None, "load": 1.0, "state_bytes": 0, "pinned": True},
-    ],
-    "flows": [{"from": "k0", "to": "k1", "rate": 3.0}],
-    "budget": {"max_migrations": 3, "max_cost_bytes": 1e6},
-    "options": {"max_load_distance": 5.0},
-}
-TASKS = {
-    "version": 1,
-    "servers": [
-        {"id": "s0", "cores": [0, "inf"], "g": {"kind": "affine", "a": 1, "b": 0.5, "cap": None}},
-        {"id": "s1", "cores": [1.5], "g": {"kind": "table", "values": [1, 2.5, "inf"]}},
-    ],
-    "tasks": [{"id": "t0", "replicas": ["s0", "s1"]}, {"id": "t1", "replicas": []}],
-    "wait": 2,
-}
-JOB = {
-    "version": 1,
-    "machines": [{"id": "m1", "type": "slow"}],
-    "source_rate": 8.0,
-    "max_instances": 6,
-    "operators": [
-        {"id": "a", "source": True, "alpha": 1.0, "instances": 1, "cost": {"slow": 0.2}, "fixed": {"slow": 1}},
-        {"id": "b", "alpha": 0.5, "cost": {"slow": 1}, "fixed": {"slow": 2}},
-    ],
-    "edges": [{"from": "a", "to": "b"}],
-}
-TOPOLOGY = {
-    "version": 1,
-    "operators": [{"id": "a", "instances": 2}, {"id": "b", "instances": 1}],
-    "edges": [{"from": "a", "to": "b", "keyed": True}],
-    "slots": [{"node": "n", "port": 1}, {"node": "n", "port": 2}],
-    "slots_wanted": 2,
-}
-
 KEY = SigningKey.generate()
 TRUSTED = TrustedKeys((KEY.public,))
 KNOWN = KnownHosts("c")
@@ -226,8 +185,8 @@ DECODERS = (
         name="sandbox's record", samples=(compact(STATE),), decode=read_record, refusals=(StateError,),
         encode=write_record,
     ),
-    instance("instance, snapshot", CLUSTER, parse_snapshot, encode_snapshot),
-    instance("instance, scheduling", TASKS, parse_scheduling, encode_scheduling),
-    instance("instance, sizing", JOB, parse_sizing),
-    instance("instance, topology", TOPOLOGY, parse_topology),
+    instance("instance, snapshot", documents.SNAPSHOT, parse_snapshot, encode_snapshot),
+    instance("instance, scheduling", documents.SCHEDULING, parse_scheduling, encode_scheduling),
+    instance("instance, sizing", documents.SIZING, parse_sizing),
+    instance("instance, topology", documents.TOPOLOGY, parse_topology),
 )  # fmt: skip

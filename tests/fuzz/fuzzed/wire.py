@@ -3,47 +3,26 @@
 import hashlib
 import json
 import zlib
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import zstandard
 
+from tests.fuzz.fuzzed import samples
 from tests.fuzz.fuzzed.decoder import Decoder, Form, joined, parted
 from tests.fuzz.fuzzed.samples import (
-    ACCEPT,
-    ADD_RULE,
     APP,
-    DRAIN,
     EPOCH,
-    EVENT,
-    FORGET_APP,
-    FORGET_WORKER,
-    HEAD,
-    HELLO,
     HOST,
     NOW,
-    ON_PLANS,
-    PART,
-    PAUSE,
-    PLACEMENT,
     PREPARE,
     REFUSED,
     RELEASE,
-    RELEASED,
-    REPORT,
-    RESTART,
-    SCALE,
     SNAPSHOT,
-    STATISTICS,
-    STATUS,
     STOP,
-    STOP_ALL,
-    STOP_APP,
-    STOP_OWNING,
     TOOK,
-    UNDRAIN,
     W0,
     W1,
-    WELCOME,
 )
 from trimtab_agent.commands.events import (
     Acked,
@@ -110,7 +89,8 @@ ROUND = Round(
 SCALING = WorkerScaling(command=STOP, phase=ScalingPhase.SENT, at=NOW, detail="asked")
 ENTRIES = (
     JournalEntry(
-        execution=Execution(generation=2, number=9, rounds={ROUND.app: ROUND}, scalings={W0: SCALING}), acks_read={0: 7}
+        execution=Execution(generation=2, number=9, rounds={ROUND.app: ROUND}, scalings={W0: SCALING}),
+        acks_read={0: 7},
     ),
     JournalEntry(execution=Execution(generation=1)),
 )
@@ -203,9 +183,24 @@ THREE_CHUNKS = joined(*chunks_of(SNAPSHOT, len(PACKED) // 3 + 1))
 HOST_KEYS = HostKeys(cluster="c", host=HOST, keys=(b"k" * 32, b"o" * 32), at=NOW, by="ops@host")
 REQUEST = EnrollmentRequest(cluster="c", host=HOST, key=b"k" * 32, proof=b"p" * 32)
 
+
+def message(
+    name: str, values: Iterable[Any], decode: Callable[..., Any], encode: Callable[..., bytes], **more: Any
+) -> Decoder:
+    """Of what `encode` writes of true values."""
+    return Decoder(name=name, samples=tuple(map(encode, values)), decode=decode, encode=encode, **more)
+
+
+COMMANDS = (PREPARE, RELEASE, STOP, samples.STOP_OWNING)
+INTENTS = (
+    samples.DRAIN, samples.PAUSE, samples.STOP_ALL, samples.STOP_APP, samples.ACCEPT, samples.FORGET_APP,
+    samples.FORGET_WORKER, samples.SCALE, samples.RESTART, samples.UNDRAIN, samples.ADD_RULE, *samples.ON_PLANS,
+)  # fmt: skip
+FRAMES = (samples.HELLO, samples.WELCOME, samples.STATISTICS, RELEASE, TOOK)
+
 DECODERS = (
-    Decoder(name="report", samples=(encode_report(REPORT),), decode=decode_report, encode=encode_report),
-    Decoder(name="snapshot", samples=(encode_snapshot(SNAPSHOT),), decode=decode_snapshot, encode=encode_snapshot),
+    message("report", (samples.REPORT,), decode_report, encode_report),
+    message("snapshot", (SNAPSHOT,), decode_snapshot, encode_snapshot),
     Decoder(
         name="snapshot, packed",
         samples=(PACKED, BOMB),
@@ -213,90 +208,29 @@ DECODERS = (
         form=Form.OTHER,
     ),
     Decoder(name="snapshot, chunks", samples=(THREE_CHUNKS,), decode=read_chunks, form=Form.OTHER),
-    Decoder(name="placement", samples=(encode_placement(PLACEMENT),), decode=decode_placement, encode=encode_placement),
-    Decoder(
-        name="placement, by its app",
-        samples=(encode_record(PLACEMENT), encode_record(HEAD)),
-        decode=lambda data: decode_record(PLACEMENT.app.encode(), data),
-        encode=encode_record,
+    message("placement", (samples.PLACEMENT,), decode_placement, encode_placement),
+    message(
+        "placement, by its app",
+        (samples.PLACEMENT, samples.HEAD),
+        lambda data: decode_record(samples.PLACEMENT.app.encode(), data),
+        encode_record,
     ),
-    Decoder(
-        name="placement, part",
-        samples=(encode_record(PART),),
-        decode=lambda data: decode_record(PART.key, data),
-        encode=encode_record,
-    ),
-    Decoder(
-        name="command",
-        samples=tuple(map(encode_command, (PREPARE, RELEASE, STOP, STOP_OWNING))),
-        decode=decode_command,
-        encode=encode_command,
-        seal=rehashed,
-    ),
-    Decoder(name="ack", samples=(encode_ack(TOOK), encode_ack(REFUSED)), decode=decode_ack, encode=encode_ack),
-    Decoder(name="hand-over", samples=(encode_handover(RELEASED),), decode=decode_handover, encode=encode_handover),
-    Decoder(
-        name="intent",
-        samples=tuple(
-            map(
-                write_intent,
-                (
-                    DRAIN,
-                    PAUSE,
-                    STOP_ALL,
-                    STOP_APP,
-                    ACCEPT,
-                    FORGET_APP,
-                    FORGET_WORKER,
-                    SCALE,
-                    RESTART,
-                    UNDRAIN,
-                    ADD_RULE,
-                    *ON_PLANS,
-                ),
-            ),
-        ),
-        decode=read_intent,
-        encode=write_intent,
-    ),
-    Decoder(name="status", samples=(encode_status(STATUS),), decode=decode_status, encode=encode_status),
-    Decoder(
-        name="host keys",
-        samples=(encode_host_keys(HOST_KEYS),),
-        decode=lambda data: decode_host_keys(HOST.encode(), data),
-        encode=encode_host_keys,
-    ),
-    Decoder(
-        name="enrollment request",
-        samples=(encode_request(REQUEST),),
-        decode=lambda data: decode_request(HOST.encode(), data),
-        encode=encode_request,
-    ),
-    Decoder(name="event", samples=(encode_event(EVENT),), decode=decode_event, encode=encode_event),
-    Decoder(
-        name="local frame",
-        samples=tuple(encode_frame(frame)[:-1] for frame in (HELLO, WELCOME, STATISTICS, RELEASE, TOOK)),
-        decode=decode_frame,
-        encode=encode_frame,
-    ),
-    Decoder(
-        name="journal, controller",
-        samples=tuple(map(encode_entry, (*ENTRIES, SIZED))),
-        decode=decode_entry,
-        encode=encode_entry,
-        seal=sealed_entry,
-    ),
+    message("placement, part", (samples.PART,), lambda data: decode_record(samples.PART.key, data), encode_record),
+    message("command", COMMANDS, decode_command, encode_command, seal=rehashed),
+    message("ack", (TOOK, REFUSED), decode_ack, encode_ack),
+    message("hand-over", (samples.RELEASED,), decode_handover, encode_handover),
+    message("intent", INTENTS, read_intent, write_intent),
+    message("status", (samples.STATUS,), decode_status, encode_status),
+    message("host keys", (HOST_KEYS,), lambda data: decode_host_keys(HOST.encode(), data), encode_host_keys),
+    message("enrollment request", (REQUEST,), lambda data: decode_request(HOST.encode(), data), encode_request),
+    message("event", (samples.EVENT,), decode_event, encode_event),
+    message("local frame", FRAMES, decode_frame, lambda frame: encode_frame(frame)[:-1]),
+    message("journal, controller", (*ENTRIES, SIZED), decode_entry, encode_entry, seal=sealed_entry),
     Decoder(
         name="record of demand",
         samples=(encode_demand(APP, 20_000, [1.25, None, 0.5]),),
         decode=decode_demand,
         encode=lambda record: encode_demand(record.app, record.day, list(record.values)),
     ),
-    Decoder(
-        name="journal, agent",
-        samples=tuple(encode_line(line)[:-1] for line in LINES),
-        decode=decode_line,
-        encode=lambda entry: encode_line(entry)[:-1],
-        seal=sealed_line,
-    ),
+    message("journal, agent", LINES, decode_line, lambda entry: encode_line(entry)[:-1], seal=sealed_line),
 )

@@ -2,16 +2,15 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.models.test_balance_properties import broken_rules, load_distance
+from tests.models.albic.situations import situations
+from tests.models.clusters import broken_rules, load_distance
 from tests.narrow import of_type
-from trimtab_controller.cli import main
 from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, problem_of, repaid_charge
 from trimtab_models.albic.solve import AlbicParams, Strategy, solve
 from trimtab_models.balance.drain import Obstacle
@@ -29,8 +28,7 @@ from trimtab_models.instances.snapshot import (
 )
 from trimtab_models.simulation.rounds import policy_named, simulate
 from trimtab_models.simulation.workloads import recorded
-from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
-from trimtab_models.spared import Spared
+from trimtab_models.solving import Infeasible, Never, PlanStatus
 
 SHORT = BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20))
 MANY = AlbicParams(balance=SHORT)
@@ -69,6 +67,7 @@ def test_a_pair_is_brought_together(cluster, params):
     assert result.collocation > 0
     assert result.balance.score.migrations <= 2
     assert (predicted_load(problem, result) < 32, result.within) == (True, True)
+    assert params is MANY or result.collocation == 0.25, "one of four"
 
 
 def test_many_pairs_in_one_round_and_half_of_the_load_is_gone(cluster):
@@ -76,10 +75,6 @@ def test_many_pairs_in_one_round_and_half_of_the_load_is_gone(cluster):
     result = plan_of(problem)
     assert (result.collocation, predicted_load(problem, result), result.balance.score.migrations) == (1, 16, 4)
     assert result.predicted_load_distance == pytest.approx(0)
-
-
-def test_one_pair_in_one_round(cluster):
-    assert plan_of(talking(cluster, max_migrations=2), ONE).collocation == 0.25
 
 
 def test_nothing_moves_once_together_and_inside_the_band(cluster):
@@ -192,21 +187,6 @@ def test_lost_key_groups_go_to_their_partners_for_nothing(cluster):
     assert result.balance.score.migrations == 0
 
 
-@both
-@pytest.mark.parametrize("removing", [[], [True, True]])
-def test_no_node_to_keep_is_infeasible(cluster, params, removing):
-    problem = cluster([], [], [], nodes=len(removing), removing=np.array(removing, bool))
-    assert isinstance(solve(problem, stop=Never(), seed=0, params=params), Infeasible)
-
-
-@both
-def test_a_deadline_that_has_passed_gives_an_allowed_plan(cluster, params):
-    problem = talking(cluster)
-    result = solve(problem, stop=Deadline(lambda: 1.0, 0.0), seed=0, params=params)
-    assert not isinstance(result, Infeasible)
-    assert result.balance.score.allowed
-
-
 def test_tiny_steps_are_no_endless_loop(cluster):
     together = [0, 0, 0, 0] * 2
     problem = talking(cluster, home=together, nodes=2, load=6.0 * np.ones(8), pinned=[True] * 8, partition_step=1e-6)
@@ -217,47 +197,6 @@ def test_loads_that_contradict_the_flows_are_predicted_all_the_same(cluster):
     problem = talking(cluster, load=[0.0] * 8)  # less than what its tuples must cost
     result = plan_of(problem)
     assert np.isfinite(result.predicted_load_distance)
-
-
-def some_spared(usage, nodes_of, nodes):
-    """Every other key group uses nothing on one node, and every third one half as much."""
-    amount = [[each / (1 + place % 2) if place % 3 else 0.0 for place, each in enumerate(usage)]]
-    return Spared.of(np.arange(len(usage)), np.array(nodes_of), np.array(amount), (len(usage), nodes))
-
-
-@st.composite
-def clusters(draw):
-    """Arguments of a small cluster in which anything that a snapshot can say may be said."""
-    nodes, count = draw(st.integers(1, 4)), draw(st.integers(1, 8))
-
-    def each(strategy, size):
-        return draw(st.lists(strategy, min_size=size, max_size=size))
-
-    removing = each(st.sampled_from([False, False, True]), nodes)
-    removing[draw(st.integers(0, nodes - 1))] = False
-    rules = {
-        "nodes": nodes,
-        "removing": removing,
-        "operator": each(st.integers(0, 2), count),
-        "capacity": each(st.sampled_from([0.5, 1.0, 2.0]), nodes),
-        "pinned": each(st.sampled_from([False, False, False, True]), count),
-        "cost_bytes": each(st.integers(1, 5).map(float), count),
-        "max_migrations": draw(st.one_of(st.none(), st.integers(0, 6))),
-        "max_cost_bytes": draw(st.one_of(st.none(), st.floats(0, 15))),
-        "score_factor": draw(st.sampled_from([0.0, 0.5, 1.5])),
-        "max_partition_load": draw(st.sampled_from([25.0, 12.0, 0.0])),
-        "serialise_cost": draw(st.sampled_from([0.0, 0.02])),
-        "deserialise_cost": draw(st.sampled_from([0.0, 0.01])),
-        "max_load_distance": draw(st.sampled_from([0.0, 5.0, 10.0])),
-    }
-    if draw(st.booleans()):
-        rules["usage"] = [each(st.integers(0, 4).map(float), count)]
-        rules["limit"] = [each(st.integers(0, 10).map(float), nodes)]
-        if draw(st.booleans()):
-            rules["spared"] = some_spared(rules["usage"][0], each(st.integers(0, nodes - 1), count), nodes)
-    ends = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1), st.floats(0, 100))
-    homes = each(st.integers(-1 if draw(st.booleans()) else 0, nodes - 1), count)
-    return homes, each(st.floats(4, 15), count), draw(st.lists(ends, max_size=8)), rules
 
 
 def predicted_loads(problem, allocation):
@@ -272,7 +211,7 @@ def predicted_loads(problem, allocation):
     return loads
 
 
-@given(clusters(), st.sampled_from([MANY, ONE]))
+@given(situations(), st.sampled_from([MANY, ONE]))
 @quick
 def test_every_plan_keeps_every_rule_and_tells_the_truth(cluster, arguments, params):
     homes, loads, flows, rules = arguments
@@ -289,7 +228,7 @@ def test_every_plan_keeps_every_rule_and_tells_the_truth(cluster, arguments, par
     assert (plan_of(problem, params, seed=5).balance.allocation == allocation).all()
 
 
-@given(clusters())
+@given(situations())
 @quick
 def test_collocation_is_given_up_for_load_distance_only(cluster, arguments):
     homes, loads, flows, rules = arguments
@@ -321,27 +260,21 @@ def document(**changes):
 
 
 @pytest.fixture
-def solve_file(tmp_path: Path, capsys):
-    def run(given, method="albic"):
-        path = tmp_path / "cluster.json"
-        path.write_text(json.dumps(given))
-        code = main(["solve", method, str(path)])
-        return code, *capsys.readouterr()
-
-    return run
+def command(solve):
+    return solve
 
 
-def test_the_command_prints_the_plan_with_what_is_predicted(solve_file):
-    code, out, err = solve_file(document(budget={"max_migrations": 4}))
+def test_the_command_prints_the_plan_with_what_is_predicted(command):
+    code, out, err = command(document(budget={"max_migrations": 4}), method="albic")
     plan = json.loads(out)
     assert (code, err, plan["method"], plan["migrations"]) == (0, "", "albic", 4)
     assert (plan["collocation_before"], plan["collocation"], plan["mean_load"]) == (0, 1, 16)
     assert plan["predicted_load_distance"] == pytest.approx(0)
 
 
-def test_the_command_warns_when_no_attempt_was_within_max_load_distance(solve_file):
+def test_the_command_warns_when_no_attempt_was_within_max_load_distance(command):
     pinned = [entry | {"pinned": True, "node": "n0"} for entry in document()["key_groups"]]
-    code, out, err = solve_file(document(key_groups=pinned))
+    code, out, err = command(document(key_groups=pinned), method="albic")
     assert (code, json.loads(out)["status"]) == (0, "unchanged")
     assert err == "warning: no attempt came within max_load_distance 10: the predicted load distance is 16\n"
 
@@ -358,10 +291,11 @@ def key_group(name, node, load):
         ("cola", 0, [key_group("a0", "n0", 0.0), key_group("b0", "n0", 5e-324), key_group("b1", "n1", 1.0)], 0.3),
     ],
 )
-def test_there_is_a_plan_however_small_or_large_numbers_are(solve_file, method, distance, key_groups, rate):
+def test_there_is_a_plan_however_small_or_large_numbers_are(command, method, distance, key_groups, rate):
     options = {"score_factor": 0.0, "max_load_distance": distance}
     flows = [{"from": "a0", "to": "b0", "rate": rate}]
-    code, out, _ = solve_file(document(key_groups=key_groups, flows=flows, options=options), method)
+    given = document(key_groups=key_groups, flows=flows, options=options)
+    code, out, _ = command(given, method=method)
     assert code == 0
     assert json.loads(out)["load_distance"] >= 0.0
 
