@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.models.test_balance_hosts import greedy, search, situations
+from tests.models.test_balance_hosts import by_flux, search, situations
 from tests.models.test_balance_properties import allowed_allocations, broken_rules, load_distance, problems, solved
 from tests.narrow import of_type
 from trimtab_models.albic import solve as albic
@@ -17,7 +17,7 @@ from trimtab_models.balance.hosts import HostLimits, solve_on_hosts
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import FREE, AllowedNodes, BalanceProblem, PlacingRules
 from trimtab_models.balance.result import BalanceResult
-from trimtab_models.balance.solve import BalanceParams, solve_flux
+from trimtab_models.balance.solve import BalanceParams
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=60, deadline=None)
@@ -72,9 +72,8 @@ def test_no_plan_breaks_a_rule(case: tuple[BalanceProblem, PlacingRules]) -> Non
         problem = replace(problem, usage=problem.usage[:0], limit=problem.limit[:0])  # limits may have to be exceeded
     applied = rules.applied(problem)
     assert breaches(problem, rules, solved(applied).allocation) == []
-    for other in (solve_flux(applied, stop=Never(), seed=0), greedy(applied, Never())):
-        assert isinstance(other, BalanceResult)
-        assert breaches(problem, rules, other.allocation) == []
+    other = of_type(BalanceResult, by_flux(applied, Never()))
+    assert breaches(problem, rules, other.allocation) == []
 
 
 @quick
@@ -100,7 +99,7 @@ def test_what_is_on_a_barred_node_leaves_it_where_nothing_else_forbids_that(
     problem = replace(problem, max_migrations=None, max_cost_bytes=None, max_load_distance=1e6)
     applied = rules.applied(problem)
     stays = problem.pinned | rules.frozen
-    for result in (solved(applied), greedy(applied, Never())):
+    for result in (solved(applied), by_flux(applied, Never())):
         assert isinstance(result, BalanceResult)
         assert rules.keep(result.allocation)[~stays].all()
 
