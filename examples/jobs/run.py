@@ -3,7 +3,7 @@
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -51,6 +51,8 @@ class JobRun:
     scale: Scale
     folder: Path
     say: Callable[[str], None]
+    balance: Mapping[str, str | float] = field(default_factory=dict)
+    """Keys of [balance] in place of those below."""
     steps: list[Step] = field(default_factory=list)
     _open: ExitStack = field(default_factory=ExitStack)
 
@@ -77,7 +79,9 @@ class JobRun:
                     "min_interval_s": 5.0,
                     "min_gain": scale.min_gain,
                     "max_disk": 1.0,
+                    **self.balance,
                 },
+                "stream": {"window_s": scale.window_s},
                 "placement": {"first": "adopt"},
             },
         )
@@ -153,7 +157,7 @@ class JobRun:
         begun, cpu, count = time.time(), self.cluster.cpu_seconds(), self.feed.count
         self.rest(seconds)
         took, used, done = time.time() - begun, self.cluster.cpu_seconds(), self.feed.count - count
-        windows = self._windows(begun, begun + took)
+        windows = self.windows_between(begun, begun + took)
         rate = done / took
         return Phase(
             worker_us=(used[Part.WORKERS] - cpu[Part.WORKERS]) / done * 1e6,
@@ -170,7 +174,7 @@ class JobRun:
         """Every window so far."""
         return read_snapshots(self.cluster.broker.address, self.cluster.topics)
 
-    def _windows(self, start: float, end: float) -> list[Snapshot]:
+    def windows_between(self, start: float, end: float) -> list[Snapshot]:
         """The windows since `start`, up to the one that contains `end`: a busy machine publishes it late."""
         deadline = time.monotonic() + WINDOW_LATE_S
         while True:
@@ -209,8 +213,7 @@ class JobRun:
         self.say(f"after: {after}, {saturated_after}")
         rounds = tuple(self.watch.rounds.values())
         turns = alternated(self, began, scale.turns, scale.turn_s)
-        sent = self.feed.stop()
-        self.until(self._all_done, LIMIT_S, "everything is processed and committed")
+        sent = self.end()
         app = self.app()
         return Outcome(
             job=self.job.name,
@@ -225,6 +228,12 @@ class JobRun:
             sent=sent,
             verdict=self.verdict(sent),
         )
+
+    def end(self) -> int:
+        """Send no more, and wait for all that was sent; returns how many records that was."""
+        sent = self.feed.stop()
+        self.until(self._all_done, LIMIT_S, "everything is processed and committed")
+        return sent
 
     def in_flight(self) -> bool:
         """Whether a plan is being carried out."""
@@ -285,6 +294,7 @@ class JobRun:
                     expected[table],
                     (Change(row.partition, json.loads(row.key), json.loads(row.value)) for row in rows
                      if row.key and row.value),
+                    self.job.together,
                 )
             )  # fmt: skip
         return total
