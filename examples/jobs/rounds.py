@@ -40,6 +40,10 @@ class Variant:
     job: str = "job1"
     paper: str = ""
 
+    def most(self, key_groups: int) -> int:
+        """How many key groups may move in a round."""
+        return max(1, round(self.budget * key_groups))
+
 
 VARIANTS = {
     "none": Variant(),
@@ -108,6 +112,18 @@ def played(run: JobRun, variant: Variant) -> Course:
     )
 
 
+def replayed(run: JobRun, course: Course) -> str:
+    """What the methods would have done with the windows of an untouched run: a table of `trimtab replay`."""
+    key_groups = run.job.operators * run.scale.partitions
+    settings = [
+        f"balance.method={each.method},balance.max_migrations={each.most(key_groups)}"
+        for each in VARIANTS.values()
+        if each.method
+    ]
+    last_s = time.time() - course.windows[0].start_ms / 1000.0
+    return run.trimtab("replay", "--last", f"{last_s:.0f}s", *(part for each in settings for part in ("--set", each)))
+
+
 def pauses(events: Sequence[Event]) -> list[float]:
     """The pause of each key group that moved (seconds)."""
     ended = [event for event in events if event.phase == "ended"]
@@ -128,11 +144,10 @@ def report(courses: Mapping[str, Course]) -> str:
 def _row(name: str, course: Course) -> tuple[str, ...]:
     windows, capacity, tally, verdict = course.windows, course.capacity, course.tally, course.verdict
     start_ms = windows[0].start_ms + 1000.0 * FIRST_S
-    settled = [each for each in windows if each.start_ms >= start_ms]
-    far = sorted(each for window in settled if (each := load_distance(window, capacity)) is not None)
-    load = mean(
-        100.0 * (cpu_of(each) or 0.0) / (len({row.worker for row in each.key_groups}) * capacity) for each in settled
-    )
+    settled = [each for each in windows if each.start_ms >= start_ms and cpu_of(each) is not None]
+    far = sorted(load_distance(each, capacity) or 0.0 for each in settled)
+    cores = mean(cpu_of(each) or 0.0 for each in settled)
+    load = 100.0 * cores / (capacity * len({row.worker for row in settled[0].key_groups}))
     chance = noise(settled, capacity)
     return (
         name,
@@ -166,6 +181,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             place = given.logs / name if given.logs else Path(folder)
             with job_run(VARIANTS[name], scale, place) as run:
                 course = courses[name] = played(run, VARIANTS[name])
+                if VARIANTS[name] == Variant():
+                    print(replayed(run, course), flush=True)
                 if given.logs:
                     keep(run.windows(), place / WINDOWS)
         far = (load_distance(each, scale.capacity) for each in course.windows)
@@ -185,7 +202,7 @@ def job_run(variant: Variant, scale: Scale, folder: Path) -> JobRun:
         folder=folder,
         say=print,
         balance={
-            "max_migrations": max(1, round(variant.budget * job.operators * scale.partitions)),
+            "max_migrations": variant.most(job.operators * scale.partitions),
             "load_distance": 0.0,
             "min_gain": 0.0,
             "min_windows": 2,

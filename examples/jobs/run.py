@@ -29,6 +29,7 @@ from trimtab_sandbox.cpu import Part
 
 EXAMPLES = Path(__file__).parents[1]
 LIMIT_S = 150.0
+COMMAND_LIMIT_S = 300.0
 TICK_S = 0.25
 WINDOW_LATE_S = 20.0
 """How long the last window of a measurement is waited for."""
@@ -145,12 +146,13 @@ class JobRun:
             self.watch.poll()
             time.sleep(TICK_S)
 
-    def trimtab(self, *arguments: str) -> None:
-        """Run a command of `trimtab`.  Raises RunError when it fails."""
+    def trimtab(self, *arguments: str) -> str:
+        """Run a command of `trimtab`; returns what it prints.  Raises RunError when it fails."""
         command = program("trimtab_controller.cli", *arguments, "--config", str(self.cluster.controller_toml))
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=False)
         if done.returncode:
             raise RunError(f"trimtab {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
 
     def measure(self, seconds: float) -> Phase:
         """CPU per record over the next seconds, with the rate as it is."""
