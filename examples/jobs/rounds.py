@@ -26,7 +26,7 @@ from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_sandbox.cpu import Part
 
-SCALE = Scale(partitions=100, rate=200.0, capacity=0.2, warm_s=45.0, steer_s=270.0, window_s=15.0, local=False)
+SCALE = Scale(partitions=100, rate=200.0, capacity=0.16, warm_s=35.0, steer_s=240.0, window_s=15.0, local=False)
 FIRST_S = 60.0
 """So long after a method was let loose, what it has found counts not yet: the figures are of how it keeps up."""
 

@@ -65,6 +65,7 @@ class JobRun:
             cluster=f"{self.job.name}-{self.method}",
             workers=scale.workers,
             capacity_cores=scale.capacity,
+            host_cores=1.0,  # what else runs on this machine must not fill the hosts
             environment={
                 "JOBS_PARTITIONS": str(scale.partitions),
                 "JOBS_WORK": str(scale.work_us),
