@@ -26,8 +26,8 @@ from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_sandbox.cpu import Part
 
-SCALE = Scale(partitions=100, rate=200.0, capacity=0.16, warm_s=35.0, steer_s=240.0, window_s=15.0, local=False)
-FIRST_S = 60.0
+SCALE = Scale(partitions=40, rate=200.0, capacity=0.16, warm_s=35.0, steer_s=240.0, window_s=15.0, local=False)
+FIRST_S = 45.0
 """So long after a method was let loose, what it has found counts not yet: the figures are of how it keeps up."""
 
 

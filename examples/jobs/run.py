@@ -83,7 +83,7 @@ class JobRun:
                     "max_disk": 1.0,
                     **self.balance,
                 },
-                "stream": {"window_s": scale.window_s},
+                "stream": {"window_s": scale.window_s, "watermark_s": max(2.0, scale.window_s / 3.0)},
                 "placement": {"first": "adopt"},
             },
         )
