@@ -29,7 +29,7 @@ def course(*windows: Snapshot) -> Course:
                   verdict=NOTHING)  # fmt: skip
 
 
-def test_the_first_minute_does_not_count_and_a_window_that_is_not_whole_neither() -> None:
+def test_the_first_windows_do_not_count_and_a_window_that_is_not_whole_neither() -> None:
     windows = [window(0, 0.2, 0.0), *(window(number, 0.11, 0.09) for number in range(3, 7)), window(8, None, 0.1)]
     [*_, row] = report({"flux": course(*windows)}).splitlines()
     cells = [cell.strip() for cell in row.strip("|").split("|")]
