@@ -65,6 +65,7 @@ class JobRun:
             cluster=f"{self.job.name}-{self.method}",
             workers=scale.workers,
             capacity_cores=scale.capacity,
+            interval_s=max(1.0, scale.window_s / 5.0),  # on a busy machine long ones are measured better
             host_cores=1.0,  # what else runs on this machine must not fill the hosts
             environment={
                 "JOBS_PARTITIONS": str(scale.partitions),

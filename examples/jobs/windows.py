@@ -76,7 +76,7 @@ def cpu_of(window: Snapshot) -> float | None:
 
 def deviations(window: Snapshot, capacity: float) -> dict[str, float] | None:
     """How far each worker is from the mean, percentage points of capacity; None if a load is unknown."""
-    if cpu_of(window) is None:
+    if not cpu_of(window):
         return None
     loads: dict[str, float] = {}
     for row in window.key_groups:
