@@ -35,7 +35,7 @@ lock: ## resolve requirements.lock and docs/requirements.lock anew
 demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, scaled; KEEP=1: it stays up
 	PYTHONPATH=examples $(BIN)/python -m flights.demo $(if $(KEEP),--keep)
 
-jobs: $(INSTALLED) jars ## the papers' jobs, balanced and collocated, every result checked; about 8 minutes each (JOBS="--only job2")
+jobs: $(INSTALLED) jars ## the papers' jobs, balanced and collocated, every result checked; about 8 minutes each (JOBS="--only job2"; JOBS="rounds": none, two choices, Flux and MILP)
 	PYTHONPATH=examples $(BIN)/python -m jobs $(JOBS)
 
 test: $(INSTALLED) jars ## pass all checks and tests, several at a time

@@ -23,7 +23,7 @@ from trimtab_controller.decider.window.owned import OwnedTable
 from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer, Method
-from trimtab_controller.solver.balance import answer, answer_greedily, collocation_problem_of, problem_of
+from trimtab_controller.solver.balance import answer, answer_instead, collocation_problem_of, problem_of
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("app")
@@ -72,7 +72,7 @@ def view_of(key_groups: int, workers: int, *, flows: bool) -> PlannableView:
 def measure(view: PlannableView, method: Method, runs: int) -> None:
     """Print one line of the table."""
     settings = SETTINGS[method]
-    answered = answer_greedily(question_of(view, settings, 60.0))
+    answered = answer_instead(question_of(view, settings, 60.0))
     assert isinstance(answered, Answer)
     wanted = SolveWanted(view=view, reason=PlanReason.LOAD_DISTANCE, detail="benchmark", balancing=True)
     make = collocation_problem_of if method is Method.ALBIC else problem_of
@@ -116,12 +116,12 @@ def main() -> None:
     parser.add_argument("--solve", type=float, help="seconds")
     options = parser.parse_args()
     print("method key groups    flows     build    pickle  unpickle   problem    answer       sum        bytes")
-    for method in Method:
+    for method in SETTINGS:
         view = view_of(options.key_groups, options.workers, flows=method is Method.ALBIC)
         measure(view, method, options.runs)
     if options.solve:
         view = view_of(options.key_groups, options.workers, flows=True)
-        for method in Method:
+        for method in SETTINGS:
             solve(view, method, options.solve)
 
 

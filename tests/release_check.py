@@ -97,6 +97,7 @@ def steps(scenarios: Iterable[str]) -> list[Step]:
             for part in PARTS
         ),
         Step(name="jobs of the papers", command=module("jobs")),
+        Step(name="methods on real job 1", command=module("jobs", "rounds")),
         Step(name="fuzz", command=module("tests.fuzz.fuzz"), limit_s=4 * HOUR_S),
         Step(name="simulated faults", command=module("tests.sim.simulate", "--rounds", "100000"), limit_s=4 * HOUR_S),
         Step(name="random intents", command=module("tests.sim.random_intents"), limit_s=2 * HOUR_S),

@@ -114,7 +114,7 @@ class Plan:
 
     `detail`: the reason in numbers and names, for the operator.
     `before` and `planned` are load distances in pp; no plan within the budget has one below `lower_bound`.
-    `status` is the solver's, `fallback` True when the solver was killed and the greedy method answered.
+    `status` is the solver's, `fallback` True when the solver was killed and Flux answered.
     `hosts` has the host of every worker named in a move, but not of one that is lost; `cores` those of hosts, as far as
     known.
     `to_standbys` = how many moves go to a standby, which has little to restore; `to_copies` = how many go to a worker

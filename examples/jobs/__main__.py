@@ -1,36 +1,35 @@
 """Runs jobs of the papers on a sandbox, balanced and collocated: `python -m jobs [--only job2] [--methods albic]`.
 
-Prints the papers' figures beside those measured.  Exit code 1 if a result differs from the recomputation.
+Prints the papers' figures beside those measured.  Exit code 1 if a result differs from the recomputation.  `python -m
+jobs rounds` compares methods on job 1 over rounds.
 """
 
 import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 from jobs.catalogue import JOBS
-from jobs.outcome import Outcome, Scale
+from jobs.outcome import Outcome, Scale, add_scale, scale_of
 from jobs.report import report
+from jobs.rounds import main as compare_methods
 from jobs.run import JobRun
 from jobs.windows import WINDOWS, keep
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and print; the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["rounds"]:
+        return compare_methods(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m jobs", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=JOBS, default=list(JOBS))
     parser.add_argument("--methods", nargs="+", choices=("milp", "albic"), default=["milp", "albic"])
     parser.add_argument("--logs", type=Path, help="folder that keeps the sandboxes' files and the windows")
-    for each in fields(Scale):
-        name, default = f"--{each.name.replace('_', '-')}", each.default
-        if isinstance(default, bool):
-            parser.add_argument(name, action=argparse.BooleanOptionalAction, default=default)
-        else:
-            parser.add_argument(name, type=type(default), default=default)
+    add_scale(parser, Scale())
     given = parser.parse_args(arguments)
-    scale = Scale(**{each.name: getattr(given, each.name) for each in fields(Scale)})
+    scale = scale_of(given)
     good = True
 
     def say(text: str) -> None:

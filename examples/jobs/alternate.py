@@ -35,8 +35,8 @@ class Run(Protocol):
     def say(self) -> Callable[[str], None]:
         """Takes a line of text."""
 
-    def trimtab(self, *arguments: str) -> None:
-        """Run a command of `trimtab`."""
+    def trimtab(self, *arguments: str) -> str:
+        """Run a command of `trimtab`; returns what it prints."""
 
     def until(self, condition: Callable[[], bool], limit_s: float, what: str) -> None:
         """Wait for the condition."""

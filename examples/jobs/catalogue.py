@@ -6,6 +6,7 @@ from typing import Any
 
 from jobs import delays, edits, rain, views
 from jobs.feed import Input
+from jobs.oracle import later
 
 Tables = Mapping[str, Mapping[str, list[Any]]]
 
@@ -42,6 +43,8 @@ class Job:
     inputs: Callable[[int], Iterator[Input]]
     expected: Callable[[Sequence[Input]], Tables]
     paper: Paper
+    together: Callable[[list[Any], list[Any]], list[Any]] = later
+    """The value of a key from those of two partitions, where keys have two."""
 
     def changelog(self, table: str) -> str:
         """The topic of a table's changes."""
@@ -85,6 +88,19 @@ JOBS = {
             inputs=edits.inputs,
             expected=edits.job_1,
             paper=Paper(collocation="at most about 5 %", load_index="no difference seen"),
+        ),
+        Job(
+            name="job1-two-choices",
+            title="most edited articles, two choices per key (generated edits)",
+            module="jobs.real_job_1_two_choices",
+            operators=4,
+            rate=150.0,
+            topics=(edits.EDITS, edits.PLACED, edits.TOPPED, edits.PARTS),
+            tables=(edits.CELLS, edits.ARTICLES),
+            inputs=edits.inputs,
+            expected=edits.job_1,
+            paper=Paper(),
+            together=edits.together,
         ),
         Job(
             name="job4",

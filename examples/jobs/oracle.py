@@ -5,8 +5,9 @@ key must count 1, 2, 3 and so on: a gap or a low end is a loss, a step back or a
 twice or a state that was overwritten.  At the end every value must be the recomputed one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 Table = Mapping[str, list[Any]]
@@ -56,10 +57,20 @@ class Verdict:
 NOTHING = Verdict(results=0, keys=0, lost=0, repeated=0, wrong=0)
 
 
-def judge(expected: Table, changes: Iterable[Change]) -> Verdict:
-    """Compare a table's changelog, in order per partition, with the table as it must be at the end."""
+def later(_: list[Any], other: list[Any]) -> list[Any]:
+    """The second value: where each key has one partition, it is not asked for."""
+    return other
+
+
+def judge(
+    expected: Table, changes: Iterable[Change], together: Callable[[list[Any], list[Any]], list[Any]] = later
+) -> Verdict:
+    """Compare a table's changelog, in order per partition, with the table as it must be at the end.
+
+    `together` = the value of a key from those of two partitions.
+    """
     counts: dict[tuple[int, str], int] = {}
-    last: dict[str, list[Any]] = {}
+    parts: dict[str, dict[int, list[Any]]] = {}
     results, repeated, skipped, examples = 0, 0, 0, list[str]()
     for partition, key, value in changes:
         before, count = counts.get((partition, key), 0), value[0]
@@ -68,7 +79,9 @@ def judge(expected: Table, changes: Iterable[Change]) -> Verdict:
             repeated += count <= before
             skipped += max(0, count - before - 1)
             examples.append(f"{key}: {count} after {before}")
-        counts[partition, key], last[key] = count, value
+        counts[partition, key] = count
+        parts.setdefault(key, {})[partition] = value
+    last = {key: reduce(together, values.values()) for key, values in parts.items()}
     short = {key: value[0] - last[key][0] if key in last else value[0] for key, value in expected.items()}
     wrong = sorted(key for key in expected.keys() | last.keys() if expected.get(key) != last.get(key))
     examples += [f"{key}: found {last.get(key)}, expected {expected.get(key)}" for key in wrong[:EXAMPLES]]

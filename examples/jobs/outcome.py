@@ -1,6 +1,7 @@
 """How large a run is, and what it has measured."""
 
-from dataclasses import dataclass
+import argparse
+from dataclasses import asdict, dataclass, fields
 
 from jobs.oracle import Verdict
 from trimtab_protocol.messages.status import RoundStatus
@@ -13,7 +14,8 @@ class Scale:
     `rate` 0 = the job's own; `moves` = migrations per round, 0 = the job's own budget; `min_gain`
     in pp, below the default because of that; `steer_s` = longest time for the controller; `burst` = records at once, to
     saturate; `local` = whether events may skip the broker: if not, collocation gains nothing; `turns` = how often the
-    first and the last placement are measured again in turn, for `turn_s` and with a burst each.
+    first and the last placement are measured again in turn, for `turn_s` and with a burst each; `window_s` = what one
+    snapshot covers.
     """
 
     workers: int = 4
@@ -30,6 +32,22 @@ class Scale:
     local: bool = True
     turns: int = 0
     turn_s: float = 20.0
+    window_s: float = 5.0
+
+
+def add_scale(parser: argparse.ArgumentParser, defaults: Scale) -> None:
+    """An option for each field."""
+    for name, default in asdict(defaults).items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(default, bool):
+            parser.add_argument(option, action=argparse.BooleanOptionalAction, default=default)
+        else:
+            parser.add_argument(option, type=type(default), default=default)
+
+
+def scale_of(given: argparse.Namespace) -> Scale:
+    """The scale that options ask for."""
+    return Scale(**{each.name: getattr(given, each.name) for each in fields(Scale)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -29,6 +29,7 @@ from trimtab_sandbox.cpu import Part
 
 EXAMPLES = Path(__file__).parents[1]
 LIMIT_S = 150.0
+COMMAND_LIMIT_S = 300.0
 TICK_S = 0.25
 WINDOW_LATE_S = 20.0
 """How long the last window of a measurement is waited for."""
@@ -51,6 +52,8 @@ class JobRun:
     scale: Scale
     folder: Path
     say: Callable[[str], None]
+    balance: Mapping[str, str | float] = field(default_factory=dict)
+    """Keys of [balance] in place of those below."""
     steps: list[Step] = field(default_factory=list)
     _open: ExitStack = field(default_factory=ExitStack)
 
@@ -62,6 +65,8 @@ class JobRun:
             cluster=f"{self.job.name}-{self.method}",
             workers=scale.workers,
             capacity_cores=scale.capacity,
+            interval_s=max(1.0, scale.window_s / 5.0),  # on a busy machine long ones are measured better
+            host_cores=1.0,  # what else runs on this machine must not fill the hosts
             environment={
                 "JOBS_PARTITIONS": str(scale.partitions),
                 "JOBS_WORK": str(scale.work_us),
@@ -77,7 +82,9 @@ class JobRun:
                     "min_interval_s": 5.0,
                     "min_gain": scale.min_gain,
                     "max_disk": 1.0,
+                    **self.balance,
                 },
+                "stream": {"window_s": scale.window_s, "watermark_s": max(2.0, scale.window_s / 3.0)},
                 "placement": {"first": "adopt"},
             },
         )
@@ -141,19 +148,20 @@ class JobRun:
             self.watch.poll()
             time.sleep(TICK_S)
 
-    def trimtab(self, *arguments: str) -> None:
-        """Run a command of `trimtab`.  Raises RunError when it fails."""
+    def trimtab(self, *arguments: str) -> str:
+        """Run a command of `trimtab`; returns what it prints.  Raises RunError when it fails."""
         command = program("trimtab_controller.cli", *arguments, "--config", str(self.cluster.controller_toml))
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=False)
         if done.returncode:
             raise RunError(f"trimtab {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
 
     def measure(self, seconds: float) -> Phase:
         """CPU per record over the next seconds, with the rate as it is."""
         begun, cpu, count = time.time(), self.cluster.cpu_seconds(), self.feed.count
         self.rest(seconds)
         took, used, done = time.time() - begun, self.cluster.cpu_seconds(), self.feed.count - count
-        windows = self._windows(begun, begun + took)
+        windows = self.windows_between(begun, begun + took)
         rate = done / took
         return Phase(
             worker_us=(used[Part.WORKERS] - cpu[Part.WORKERS]) / done * 1e6,
@@ -170,7 +178,7 @@ class JobRun:
         """Every window so far."""
         return read_snapshots(self.cluster.broker.address, self.cluster.topics)
 
-    def _windows(self, start: float, end: float) -> list[Snapshot]:
+    def windows_between(self, start: float, end: float) -> list[Snapshot]:
         """The windows since `start`, up to the one that contains `end`: a busy machine publishes it late."""
         deadline = time.monotonic() + WINDOW_LATE_S
         while True:
@@ -209,8 +217,7 @@ class JobRun:
         self.say(f"after: {after}, {saturated_after}")
         rounds = tuple(self.watch.rounds.values())
         turns = alternated(self, began, scale.turns, scale.turn_s)
-        sent = self.feed.stop()
-        self.until(self._all_done, LIMIT_S, "everything is processed and committed")
+        sent = self.end()
         app = self.app()
         return Outcome(
             job=self.job.name,
@@ -225,6 +232,12 @@ class JobRun:
             sent=sent,
             verdict=self.verdict(sent),
         )
+
+    def end(self) -> int:
+        """Send no more, and wait for all that was sent; returns how many records that was."""
+        sent = self.feed.stop()
+        self.until(self._all_done, LIMIT_S, "everything is processed and committed")
+        return sent
 
     def in_flight(self) -> bool:
         """Whether a plan is being carried out."""
@@ -285,6 +298,7 @@ class JobRun:
                     expected[table],
                     (Change(row.partition, json.loads(row.key), json.loads(row.value)) for row in rows
                      if row.key and row.value),
+                    self.job.together,
                 )
             )  # fmt: skip
         return total

@@ -74,15 +74,21 @@ def cpu_of(window: Snapshot) -> float | None:
     return None if None in found else sum(each or 0.0 for each in found)
 
 
-def load_distance(window: Snapshot, capacity: float) -> float | None:
-    """Largest deviation of a worker from the mean, percentage points of capacity; None if a load is unknown."""
-    if cpu_of(window) is None:
+def deviations(window: Snapshot, capacity: float) -> dict[str, float] | None:
+    """How far each worker is from the mean, percentage points of capacity; None if a load is unknown."""
+    if not cpu_of(window):
         return None
     loads: dict[str, float] = {}
     for row in window.key_groups:
         loads[row.worker] = loads.get(row.worker, 0.0) + (row.cpu or 0.0)
     mean = sum(loads.values()) / len(loads)
-    return 100.0 * max(abs(each - mean) for each in loads.values()) / capacity
+    return {worker: 100.0 * (each - mean) / capacity for worker, each in loads.items()}
+
+
+def load_distance(window: Snapshot, capacity: float) -> float | None:
+    """Largest deviation of a worker from the mean, percentage points of capacity; None if a load is unknown."""
+    found = deviations(window, capacity)
+    return None if found is None else max(map(abs, found.values()))
 
 
 def mean(values: Iterable[float | None]) -> float | None:

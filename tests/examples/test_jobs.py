@@ -2,8 +2,10 @@
 
 import time
 from collections import Counter
+from functools import reduce
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,18 @@ from flights.dataset import partition_of
 from jobs.alternate import moves_to, order_of
 from jobs.catalogue import JOBS
 from jobs.delays import FLIGHTS, airplane_sums, apart, extract, route_sums
-from jobs.edits import job_1, plus, top
+from jobs.edits import (
+    EDITS_PER_WINDOW,
+    EndedWindows,
+    TwoChoices,
+    inputs,
+    job_1,
+    merged,
+    placed,
+    plus,
+    together,
+    top,
+)
 from jobs.feed import Input
 from jobs.latencies import FLUSH_S, LatencyLog, read_latencies
 from jobs.oracle import Change, Verdict, judge
@@ -63,6 +76,50 @@ def test_edits_are_counted_by_cell_and_by_article() -> None:
     assert {key: value[0] for key, value in tables["articles"].items()} == {f"{each}/0": n for each, n in cells.items()}
     assert top({"a": 1, "c": 5, "b": 5})[:2] == [("b", 5), ("c", 5)]
     assert plus([1, {"a": 1}], "b") == [2, {"a": 1, "b": 1}]
+
+
+def test_the_popularity_of_articles_drifts() -> None:
+    begun = Counter(placed(each.value)[1] for each in islice(inputs(20), 3_000))
+    later = Counter(placed(each.value)[1] for each in islice(inputs(20), 60_000, 63_000))
+    often = [{name for name, _ in counts.most_common(10)} for counts in (begun, later)]
+    assert 0 < len(often[0] & often[1]) < 10
+
+
+def test_whoever_sends_chooses_the_partition_of_two_that_it_has_sent_less_to() -> None:
+    chooses, chosen = TwoChoices(20), [Counter[int](), Counter[int]()]
+    for number in range(4_000):
+        key = f"article-{number % 100 if number % 2 else 7}"  # every second tuple has one key
+        for counts, partition in zip(chosen, (chooses.partition(key), partition_of(key, 20)), strict=True):
+            counts[partition] += 1
+    by_two, by_one = (max(counts.values()) for counts in chosen)
+    assert by_one > 2_000
+    assert 1_000 <= by_two < 1_100
+    assert len({TwoChoices(20).partition("a") for _ in range(9)}) == 1, "what it sends, not what others do, counts"
+
+
+def test_what_two_partitions_count_and_send_when_windows_end_is_merged_to_the_recomputation() -> None:
+    """The tuples of each partition come late by up to 50; every window but the last ends."""
+    sent = list(islice(inputs(20), 2 * EDITS_PER_WINDOW + 2_000))
+    chooses, ends = TwoChoices(20), EndedWindows()
+    counted: dict[tuple[int, str], list[Any]] = {}
+    whole: dict[str, dict[str, list[Any]]] = {}
+    for number in sorted(range(len(sent)), key=lambda each: each + each * 7_919 % 50):
+        cell, article, window = placed(sent[number].value)
+        key, partition = f"{cell}/{window}", chooses.partition(cell)
+        counted[partition, key] = plus(counted.get((partition, key)), article)
+        for ended in ends.after(partition, key, window):
+            whole[ended] = merged(whole.get(ended), partition, counted[partition, ended])
+    expected = {key: value for key, value in job_1(sent)["cells"].items() if not key.endswith("/2")}
+    assert {key: reduce(together, parts.values()) for key, parts in whole.items()} == expected
+    assert max(len(parts) for parts in whole.values()) == 2
+
+
+def test_a_late_tuple_is_merged_by_itself() -> None:
+    ends = EndedWindows()
+    assert [ends.after(3, *each) for each in (("a/0", 0), ("b/0", 0), ("a/1", 1), ("b/0", 0), ("c/2", 2))] == [
+        [], [], ["a/0", "b/0"], ["b/0"], ["a/1"]
+    ]  # fmt: skip
+    assert ends.after(4, "a/0", 0) == [], "of another partition"
 
 
 def test_flights_wait_for_the_rain_of_their_hour_in_any_order() -> None:
@@ -123,6 +180,14 @@ def test_what_differs_is_found(changes: list[Change], lost: int, repeated: int, 
     assert (verdict.lost, verdict.repeated, verdict.wrong) == (lost, repeated, wrong)
     assert not verdict.right
     assert verdict.examples
+
+
+def test_the_parts_of_a_key_in_two_partitions_count_together() -> None:
+    parts = [Change(0, "a", [1, {"x": 1}]), Change(1, "a", [1, {"x": 1}]), Change(0, "a", [2, {"x": 1, "y": 1}])]
+    assert judge({"a": [3, {"x": 2, "y": 1}]}, parts, together).right
+    assert judge({"a": [3, {"x": 3}]}, parts, together).wrong == 1
+    assert judge({"a": [3, {"x": 2, "y": 1}]}, parts[:2], together).lost == 1
+    assert together([2], [5]) == [7]
 
 
 def phase(

@@ -15,7 +15,7 @@ from trimtab_models.balance.hosts import HostLimits, limits_in, solve_on_hosts
 from trimtab_models.balance.methods import METHODS as BALANCE
 from trimtab_models.balance.problem import BalanceProblem, problem_of
 from trimtab_models.balance.result import BalanceResult
-from trimtab_models.balance.solve import solve, solve_greedily
+from trimtab_models.balance.solve import solve, solve_flux
 from trimtab_models.instances.reading import BadInstance
 from trimtab_models.instances.snapshot import decode_snapshot
 from trimtab_models.solving import Infeasible, Never, PlanDocument, StopRule
@@ -28,8 +28,8 @@ def search(problem: BalanceProblem, stop: StopRule) -> BalanceResult | Infeasibl
     return solve(problem, stop=stop, seed=0, params=SHORT)
 
 
-def greedy(problem: BalanceProblem, stop: StopRule) -> BalanceResult | Infeasible:
-    return solve_greedily(problem, stop=stop, seed=0)
+def by_flux(problem: BalanceProblem, stop: StopRule) -> BalanceResult | Infeasible:
+    return solve_flux(problem, stop=stop, seed=0)
 
 
 def within(problem: BalanceProblem, limits: HostLimits, solver: Any = search) -> BalanceResult:
@@ -97,8 +97,8 @@ def test_no_plan_overfills_a_host_or_is_below_the_bound_or_worse_than_staying(
     situation: tuple[BalanceProblem, HostLimits],
 ) -> None:
     problem, limits = situation
-    result, greedily = within(problem, limits), within(problem, limits, greedy)
-    for plan in (result, greedily):
+    result, flux = within(problem, limits), within(problem, limits, by_flux)
+    for plan in (result, flux):
         assert overfilled(problem, limits, plan.allocation) == []
     best = optimum_within(problem, limits)
     assert result.lower_bound <= best + 1e-6
@@ -194,7 +194,7 @@ def with_copies(
     return problem, replace(limits, spared=Spared.of(key_group, node, amount, (8, len(problem.capacity))))
 
 
-@pytest.mark.parametrize("solver", [search, greedy])
+@pytest.mark.parametrize("solver", [search, by_flux])
 def test_what_a_host_has_a_copy_of_needs_no_room_on_its_full_disk(solver: Any) -> None:
     problem, limits = with_copies(on_disks([np.inf, 10.0], [0, 1]), {(0, 1): 1.0, (4, 1): 1.0})
     result = within(problem, limits, solver)
@@ -262,7 +262,7 @@ def test_copies_on_full_disks_even_out_what_hardly_anything_else_may() -> None:
         stays=(1,),
         spared=Spared.of(np.arange(600), at, amount, (600, 60)),
     )
-    for solver, most in ((search, 0.25), (greedy, 0.25)):
+    for solver, most in ((search, 0.25), (by_flux, 0.25)):
         result = within(problem, limits, solver)
         moved = result.allocation != problem.home
         assert (result.allocation[moved] == at[moved]).all()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.clusters import allowed_allocations, broken_rules, cluster, load_distance, problems, searched
-from tests.models.test_balance_hosts import greedy, on_disks, search, situations
+from tests.models.test_balance_hosts import by_flux, on_disks, search, situations
 from tests.narrow import of_type
 from trimtab_models.albic import solve as albic
 from trimtab_models.albic.problem import CollocationProblem
@@ -18,7 +18,7 @@ from trimtab_models.balance.hosts import HostLimits, solve_on_hosts
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import FREE, AllowedNodes, BalanceProblem, PlacingRules
 from trimtab_models.balance.result import BalanceResult
-from trimtab_models.balance.solve import BalanceParams, solve_flux
+from trimtab_models.balance.solve import BalanceParams
 from trimtab_models.solving import Never
 
 quick, thorough = settings(max_examples=60), settings(max_examples=100)
@@ -77,10 +77,8 @@ def test_no_plan_breaks_a_rule(case: Ruled) -> None:
     if not (problem.home >= 0).all():
         problem = replace(problem, usage=problem.usage[:0], limit=problem.limit[:0])  # limits may have to be exceeded
     applied = rules.applied(problem)
-    assert breaches(problem, rules, searched(applied).allocation) == []
-    for other in (solve_flux(applied, stop=Never(), seed=0), greedy(applied, Never())):
-        assert isinstance(other, BalanceResult)
-        assert breaches(problem, rules, other.allocation) == []
+    for found in (searched(applied), by_flux(applied, Never())):
+        assert breaches(problem, rules, of_type(BalanceResult, found).allocation) == []
 
 
 @thorough
@@ -107,7 +105,7 @@ def test_what_is_on_a_barred_node_leaves_it_where_nothing_else_forbids_that(
     problem = replace(problem, max_migrations=None, max_cost_bytes=None, max_load_distance=1e6)
     applied = rules.applied(problem)
     stays = problem.pinned | rules.frozen
-    for result in (searched(applied), greedy(applied, Never())):
+    for result in (searched(applied), by_flux(applied, Never())):
         assert isinstance(result, BalanceResult)
         assert rules.keep(result.allocation)[~stays].all()
 

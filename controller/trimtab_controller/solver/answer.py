@@ -15,6 +15,7 @@ class Method(StrEnum):
     """The method of planning."""
 
     MILP = "milp"  # smallest load distance within the budget
+    FLUX = "flux"  # a baseline: largest key groups from the most to the least loaded workers
     ALBIC = "albic"  # brings key groups that exchange tuples together, within a load distance
 
 
@@ -119,7 +120,7 @@ class Answer:
     """A plan: moves as (key group, target), given by their indices in the question.
 
     `before` and `load_distance` are in pp, with ALBIC the latter with the loads after its collocations, the bound with
-    those before.  `fallback`: the greedy method answered, because the solver did not.
+    those before.  `fallback`: Flux answered, because the solver did not.
     `collocation`: with ALBIC only.
     """
 
@@ -136,6 +137,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoAnswer:
-    """No plan was found, or the greedy method failed too."""
+    """No plan was found, or the solver did not answer and Flux failed too."""
 
     reason: str

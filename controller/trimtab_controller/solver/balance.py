@@ -1,4 +1,4 @@
-"""Answers questions with the balance model, with ALBIC, or greedily."""
+"""Answers questions with the balance model, with ALBIC, or by Flux."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from trimtab_models.balance.hosts import HostLimits, solve_on_hosts
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import BalanceProblem, PlacingRules
 from trimtab_models.balance.result import BalanceResult
-from trimtab_models.balance.solve import BalanceParams, solve, solve_greedily
+from trimtab_models.balance.solve import BalanceParams, solve, solve_flux
 from trimtab_models.solving import Deadline, Infeasible, PlanStatus, StopRule
 from trimtab_models.spared import Spared
 
@@ -126,7 +126,7 @@ def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> A
         return _collocating(question, clock)
     problem = problem_of(question)
     result = _balanced(question, problem, Deadline(clock, started + question.time_limit_s))
-    return _answer_of(rules_of(question), problem, result, clock() - started, fallback=False)
+    return _answer_of(rules_of(question), problem, result, clock() - started)
 
 
 def _balanced(question: Question, problem: BalanceProblem, stop: StopRule) -> BalanceResult | Infeasible:
@@ -134,10 +134,13 @@ def _balanced(question: Question, problem: BalanceProblem, stop: StopRule) -> Ba
     if not problem.removing.any():
         params = replace(params, polish=POLISH)
 
-    def searched(part: BalanceProblem, until: StopRule) -> BalanceResult | Infeasible:
+    def planned(part: BalanceProblem, until: StopRule) -> BalanceResult | Infeasible:
+        if question.method is Method.FLUX:
+            return solve_flux(part, stop=until, seed=question.seed)
         return solve(part, stop=until, seed=question.seed, params=params)
 
-    return _on_hosts(question, problem, searched, stop)
+    limits = limits_of(question)
+    return planned(problem, stop) if limits is None else solve_on_hosts(problem, limits, planned, stop=stop)
 
 
 def _collocating(question: Question, clock: Callable[[], float]) -> Answer | NoAnswer:
@@ -160,7 +163,7 @@ def _collocating(question: Question, clock: Callable[[], float]) -> Answer | NoA
         lower = foreseen < predicted and predicted > question.max_load_distance
         if plainly_left < left or (plainly_left == left and lower):
             predicted, balanced = foreseen, plain
-    found = _answer_of(rules_of(question), problem.balance, balanced, clock() - started, fallback=False)
+    found = _answer_of(rules_of(question), problem.balance, balanced, clock() - started)
     if isinstance(found, NoAnswer):
         return found
     bound = min(found.lower_bound, predicted)  # collocation may lower loads below what balancing alone can reach
@@ -196,27 +199,10 @@ def _collocation(question: Question, problem: "CollocationProblem", allocation: 
     )
 
 
-def answer_greedily(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:
-    """A greedy plan, within the same time limit."""
-    started = clock()
-    problem = problem_of(question)
-    stop = Deadline(clock, started + question.time_limit_s)
-
-    def greedily(part: BalanceProblem, until: StopRule) -> BalanceResult | Infeasible:
-        return solve_greedily(part, stop=until, seed=question.seed)
-
-    result = _on_hosts(question, problem, greedily, stop)
-    return _answer_of(rules_of(question), problem, result, clock() - started, fallback=True)
-
-
-def _on_hosts(
-    question: Question,
-    problem: BalanceProblem,
-    solver: Callable[[BalanceProblem, StopRule], BalanceResult | Infeasible],
-    stop: StopRule,
-) -> BalanceResult | Infeasible:
-    limits = limits_of(question)
-    return solver(problem, stop) if limits is None else solve_on_hosts(problem, limits, solver, stop=stop)
+def answer_instead(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:
+    """What is answered where the solver does not: the plan of Flux, within the same time limit."""
+    found = answer(replace(question, method=Method.FLUX), clock)
+    return found if isinstance(found, NoAnswer) else replace(found, fallback=True)
 
 
 def _answer_of(
@@ -224,8 +210,6 @@ def _answer_of(
     problem: BalanceProblem,
     result: BalanceResult | Infeasible,
     solve_s: float,
-    *,
-    fallback: bool,
 ) -> Answer | NoAnswer:
     if isinstance(result, Infeasible):
         return NoAnswer(reason=result.reason)
@@ -237,7 +221,6 @@ def _answer_of(
         load_distance=result.score.load_distance,
         lower_bound=result.lower_bound,
         solve_s=solve_s,
-        fallback=fallback,
         stuck=tuple(
             Stuck(
                 key_group=alert.key_group,

@@ -1,4 +1,4 @@
-"""Runs the solver in a warm process.  If it does not answer in time, it is killed and the greedy method answers."""
+"""Runs the solver in a warm process.  If it does not answer in time, it is killed and Flux answers."""
 
 import logging
 import multiprocessing
@@ -131,7 +131,7 @@ class SolverProcess:
         self.close()
         self._start_at = self._clock() + RESTART_DELAY_S
         question, self._question = self._question, None
-        return None if question is None else greedy_or_nothing(question)
+        return None if question is None else instead_or_nothing(question)
 
 
 def _send(connection: Connection, question: Question) -> None:
@@ -139,12 +139,12 @@ def _send(connection: Connection, question: Question) -> None:
         connection.send(question)
 
 
-def greedy_or_nothing(question: Question) -> Answer | NoAnswer:
-    """The greedy answer, computed in this process within the same limit; an error becomes a NoAnswer."""
-    from trimtab_controller.solver.balance import answer_greedily
+def instead_or_nothing(question: Question) -> Answer | NoAnswer:
+    """The plan of Flux, computed in this process within the same limit; an error becomes a NoAnswer."""
+    from trimtab_controller.solver.balance import answer_instead
 
     try:
-        return answer_greedily(question)
+        return answer_instead(question)
     except (ValueError, ArithmeticError, LookupError) as error:
-        log.exception("the greedy method failed")
-        return NoAnswer(reason=f"the solver did not answer and the greedy method failed: {error}")
+        log.exception("Flux failed")
+        return NoAnswer(reason=f"the solver did not answer and Flux failed: {error}")

@@ -37,6 +37,8 @@ METHODS: Mapping[str, SolveMethod] = {
         partial(solve, params=BalanceParams(certify=True)),
     ),
     "flux": _method(
-        "flux", "Baseline: moves key groups from the most to the least loaded node, as Flux does.", solve_flux
+        "flux",
+        "Baseline: moves key groups from the most to the least loaded node, as Flux does; drains as `milp` does.",
+        solve_flux,
     ),
 }

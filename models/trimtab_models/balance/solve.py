@@ -141,21 +141,12 @@ def solve(
 
 
 def solve_flux(problem: BalanceProblem, *, stop: StopRule, seed: int) -> BalanceResult | Infeasible:
-    """The plan of the baseline Flux, with the same bound."""
-    if reason := infeasible(problem):
-        return Infeasible(reason=reason)
-    solver = _Solver(problem, stop, seed, DEFAULT_PARAMS)
-    solver.offer(flux(solver.problem, solver.best, stop))
-    return solver.result()
-
-
-def solve_greedily(problem: BalanceProblem, *, stop: StopRule, seed: int) -> BalanceResult | Infeasible:
-    """Flux and the drain rule of `solve`, without a search.  The fallback when `solve` fails."""
+    """The plan of the baseline Flux, with the same bound; nodes are drained, and rules kept, as `solve` does it."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
 
     def constructed(part: BalanceProblem, until: StopRule) -> BalanceResult:
-        return _Solver(part, until, seed, DEFAULT_PARAMS).run_greedily()
+        return _Solver(part, until, seed, DEFAULT_PARAMS).run_flux()
 
     return mended(problem, constructed, stop) or constructed(problem, stop)
 
@@ -208,7 +199,7 @@ class _Solver(Incumbent):
             self.bound = certificate.lower_bound  # its plan is not used: the rule has decided, not the load distance
         return self.result(ceiling)
 
-    def run_greedily(self) -> BalanceResult:
+    def run_flux(self) -> BalanceResult:
         """Flux, while the load distance has priority, then the drain."""
         urgent, start = self._params.urgent, self.best
         draining = bool(self.problem.to_leave(start).any())

@@ -290,11 +290,11 @@ class SizeStatus:
 class RoundStatus:
     """A round: the execution of one plan, in flight while `ended_at` is None.
 
-    `status` = the solver's (optimal, feasible ...), `fallback` = whether the greedy method planned; load distance
-    `before` the plan, as `planned`, its `lower_bound`, and measured `after` the round (pp), `incomparable` = why the
-    last says nothing about the plan; `migrations`, `failed` = key groups moved and not moved; `bytes_moved` = state;
-    `handovers` = number per phase; `pauses_s` = pause of each hand-over in seconds, measured by the new owner;
-    `stopped` = who stopped it, and why.
+    `status` = the solver's (optimal, feasible ...), `fallback` = whether Flux planned as the solver gave no answer;
+    load distance `before` the plan, as `planned`, its `lower_bound`, and measured `after` the round (pp),
+    `incomparable` = why the last says nothing about the plan; `migrations`, `failed` = key groups moved and not moved;
+    `bytes_moved` = state; `handovers` = number per phase; `pauses_s` = pause of each hand-over in seconds, measured by
+    the new owner; `stopped` = who stopped it, and why.
 
     Seconds until the targets of all hand-overs are warm: `recovery_planned_s` (expected), `recovery_bound_s` (no
     schedule is expected to take less) and `recovery_s` (measured, so far).  None = not scheduled, or unknown.

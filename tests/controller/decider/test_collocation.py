@@ -16,7 +16,7 @@ from trimtab_controller.decider.policies.smaller import PotentialPlan, can_be_sp
 from trimtab_controller.decider.values.decision import Planned, Skip, describe, names_of
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.values.settings import Settings
-from trimtab_controller.decider.window.collocation import local_sends, planned_with, why_not_used
+from trimtab_controller.decider.window.collocation import local_sends, method_note, planned_with
 from trimtab_controller.decider.window.view import EndCosts, PlannableView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Collocation, PlanReason
@@ -77,7 +77,7 @@ def test_the_model_brings_them_together_and_the_plan_says_so() -> None:
     assert "collocation 0.0% -> 100.0%, saving 5.0 pp of load, and the broker 200 tuples/s, because" in describe(
         decision
     )
-    assert NOTE not in describe(noted(decision, why_not_used(ALBIC, crossed())))
+    assert NOTE not in describe(noted(decision, method_note(ALBIC, crossed())))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
     calm = of_type(Skip, admitted(crossed(), UNMEASURED))
     assert calm.reason is SkipReason.INSIDE_BAND
     assert (
-        describe(noted(calm, why_not_used(UNMEASURED, crossed())))
+        describe(noted(calm, method_note(UNMEASURED, crossed())))
         == f"nothing: app: load distance 0.0 pp, inside the band of 5.0 pp; {NOTE}"
     )
 
@@ -113,11 +113,26 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
     question = question_of(view, UNMEASURED, 10.0)
     assert (question.method, question.flows, question.max_load_distance) == (Method.MILP, None, 5.0)
     found = of_type(Answer, answer(question))
-    plan = noted(judge(wanted, found, UNMEASURED), why_not_used(UNMEASURED, view))
+    plan = noted(judge(wanted, found, UNMEASURED), method_note(UNMEASURED, view))
     assert describe(plan).endswith(
         f"load distance 20.0 -> 0.0 (bound 0.0), because load distance 20.0 above 5.0; {NOTE}"
     )
     assert names_of(plan) == ("plan", "load_distance")
+
+
+def test_flux_plans_also_where_collocation_would_pay_and_every_decision_says_so() -> None:
+    by_flux = replace(ALBIC, method=Method.FLUX)
+    assert planned_with(replace(UNMEASURED, method=Method.FLUX), crossed()) is Method.FLUX, "without costs too"
+    wanted = of_type(SolveWanted, admitted(heaped(), by_flux))
+    question = question_of(wanted.view, by_flux, 10.0)
+    assert (question.method, question.flows, question.max_migrations) == (Method.FLUX, None, 4)
+    found = of_type(Answer, answer(question))
+    assert (len(found.moves), found.load_distance) == (2, 0.0)
+    plan = noted(judge(wanted, found, by_flux), method_note(by_flux, heaped()))
+    assert describe(plan).endswith("because load distance 20.0 above 5.0; planned by Flux, a baseline")
+    calm = of_type(Skip, admitted(crossed(), by_flux))
+    assert calm.reason is SkipReason.INSIDE_BAND, "it is only for balance"
+    assert describe(noted(calm, method_note(by_flux, crossed()))).endswith("; planned by Flux, a baseline")
 
 
 def test_collocation_is_used_where_it_pays_without_a_switch() -> None:
@@ -126,7 +141,7 @@ def test_collocation_is_used_where_it_pays_without_a_switch() -> None:
     measured = replace(crossed(), remote_costs={OperatorId("in"): EndCosts(sending=1e-4)})
     assert planned_with(default, measured) is Method.ALBIC
     silent = replace(crossed(), flows={})
-    assert (why_not_used(default, silent), why_not_used(default, crossed())) == ("", NOTE), (
+    assert (method_note(default, silent), method_note(default, crossed())) == ("", NOTE), (
         "nothing is said where nobody talks"
     )
 

@@ -72,10 +72,13 @@ def plans(of: HostedJob, decider: Decider, rounds: int) -> list[Planned]:
 
 # --- decisions --------------------------------------------------------------------------------------------------------
 
+by_any_method = pytest.mark.parametrize("method", Method)
 
-def test_key_groups_that_break_a_rule_move_although_the_load_is_level() -> None:
+
+@by_any_method
+def test_key_groups_that_break_a_rule_move_although_the_load_is_level(method: Method) -> None:
     of = job(FAST, NOT_W3)
-    decider = of.decider()
+    decider = of.decider(method=method)
     [first, *_] = found = plans(of, decider, 4)
     assert first.plan.reason is PlanReason.RULES
     assert "5 key groups may not be where they are, such as app/sums/2 on w2 by rule fast" in str(first.plan.detail)
@@ -84,9 +87,10 @@ def test_key_groups_that_break_a_rule_move_although_the_load_is_level() -> None:
     assert len(found) == 1, "and then nothing is left to do"
 
 
-def test_what_is_frozen_stays_also_on_a_worker_that_is_drained() -> None:
+@by_any_method
+def test_what_is_frozen_stays_also_on_a_worker_that_is_drained(method: Method) -> None:
     of = job(Rule(name="release", kind=RuleKind.FREEZE, reason="they deploy", key_groups=((0, 0),)))
-    decider = of.decider()
+    decider = of.decider(method=method)
     decider.on_event(0.0, intents(Drain(worker=WORKERS[0], by="op", at=1.0, reason="kernel")))
     plans(of, decider, 4)
     assert [each.partition for each, owner in of.owners.items() if owner == WORKERS[0]] == [0]

@@ -67,6 +67,21 @@ def test_a_controller_balances_what_nobody_balanced() -> None:
     assert found.reasons["inside_band"] > 10
 
 
+def test_flux_is_replayed_on_the_same_windows_as_what_was_configured() -> None:
+    """30, 24, 18 and 12 %: Flux moves the first and the third, which leaves 6 pp; the first and the last leave none."""
+    cpu = dict(zip(OVERLOADED, (0.15, 0.12, 0.09, 0.06, 0.0, 0.0, 0.0, 0.0), strict=True))
+    windows = [window(number, OVERLOADED) for number in range(20)]
+    windows = [
+        replace(each, key_groups=tuple(replace(row, cpu=cpu[row.key_group]) for row in each.key_groups))
+        for each in windows
+    ]
+    even, by_flux = (replayed(configured(f"balance.method={method}"), windows) for method in ("milp", "flux"))
+    assert (even.plans, even.moved, by_flux.plans, by_flux.moved) == (1, 2, 1, 2)
+    assert by_flux.load_distance_mean - even.load_distance_mean == pytest.approx(0.9 * 6.0), (
+        "in all but two windows of 20"
+    )
+
+
 def test_what_the_recorded_controller_moved_later_does_not_matter() -> None:
     even = {each: (W0, W1)[each.partition % 2] for each in OVERLOADED}
     same = replayed(configured(), [window(number, OVERLOADED) for number in range(20)])

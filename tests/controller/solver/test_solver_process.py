@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from threading import Thread
+from unittest.mock import ANY
 
 import numpy as np
 import psutil
@@ -11,7 +12,7 @@ import pytest
 
 from tests.narrow import of_type
 from trimtab_controller.solver.answer import Answer, Flows, Hosts, Method, NoAnswer, Question
-from trimtab_controller.solver.balance import answer, answer_greedily
+from trimtab_controller.solver.balance import answer, answer_instead
 from trimtab_controller.solver.process import (
     GRACE_PER_ROW_S,
     HARD_LIMIT_GRACE_S,
@@ -98,8 +99,9 @@ def test_the_balance_model_answers_in_places() -> None:
     assert (found.status, found.before, found.load_distance, found.lower_bound) == ("optimal", 30.0, 0.0, 0.0)
     assert len(found.moves) == 3
     assert {(type(key_group), target) for key_group, target in found.moves} == {(int, 1)}
-    greedy = of_type(Answer, answer_greedily(question()))
-    assert (greedy.fallback, greedy.load_distance) == (True, 0.0)
+    by_flux = of_type(Answer, answer(replace(question(), method=Method.FLUX)))
+    assert (by_flux.fallback, by_flux.load_distance) == (False, 0.0)
+    assert of_type(Answer, answer_instead(question())) == replace(by_flux, fallback=True, solve_s=ANY)
     assert answer(question(draining=(True, True))) == NoAnswer(reason="all nodes are draining")
 
 
@@ -141,7 +143,7 @@ def test_albic_exchanges_no_key_groups_where_a_disk_has_no_room_for_arrivals(dis
     assert found.load_distance <= 3.0
 
 
-def test_the_process_answers_by_either_method() -> None:
+def test_the_process_answers_by_each_method() -> None:
     process = SolverProcess(serve=serve_collocating, clock=Clock())
     try:
         for method in Method:
@@ -171,7 +173,7 @@ def test_one_warm_process_answers_question_after_question() -> None:
 
 
 @pytest.mark.parametrize("fault", [serve_for_ever, serve_and_die])
-def test_a_solver_that_does_not_answer_is_replaced_and_the_greedy_method_answers(fault: Serve) -> None:
+def test_a_solver_that_does_not_answer_is_replaced_and_flux_answers(fault: Serve) -> None:
     clock = Clock()
     process = SolverProcess(serve=fault, clock=clock)
     try:

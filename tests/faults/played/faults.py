@@ -155,7 +155,7 @@ def _kill_solver(stage: Stage, target: Target) -> Iterator[None]:
        spares_job=True, needs_round=True)  # fmt: skip
 def _stop_solver(stage: Stage, target: Target) -> Iterator[None]:
     with stopped(stage.under_controller(SOLVER)):
-        yield  # the controller kills it and asks the greedy method
+        yield  # the controller kills it and asks Flux
 
 
 @fault("broker killed", DOWN_S, CUT_OFF)

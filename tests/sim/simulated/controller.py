@@ -28,7 +28,7 @@ from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop import driver, run
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
-from trimtab_controller.solver.balance import answer, answer_greedily
+from trimtab_controller.solver.balance import answer, answer_instead
 from trimtab_controller.solver.process import Serve, serve
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import PublicKey
@@ -58,7 +58,7 @@ class SolverModel:
     def ask(self, question: Question) -> None:
         """Search at once, answer later."""
         process = of_type(ControllerProcess, self._process)
-        self._answer = _ask(answer_greedily, question)
+        self._answer = _ask(answer_instead, question)
         # That costs little, and is all that there is when the solver is silent; where it is stuck a search may not be.
         stuck = not isinstance(self._answer, Answer) or self._answer.load_distance > process.band
         if process.solver_answers and (process.searches or stuck):

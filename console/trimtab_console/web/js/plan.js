@@ -64,7 +64,7 @@ function about(row) {
     h("p", { class: "muted" }, `hand-overs: ${phases || "none"}; ${plural(row.migrations, "key group")} moved${row.failed ? `, ${row.failed} not moved` : ""}, ${bytes(row.bytes_moved)} of state`),
     h("p", { class: "muted" }, `pause of a hand-over: median ${seconds(row.pause_median_s)}, longest ${seconds(row.pause_longest_s)}`),
     row.recovery_planned_s === null ? null : h("p", { class: "muted" }, `all warm after ${seconds(row.recovery_s)}; ${seconds(row.recovery_planned_s)} planned, bound ${seconds(row.recovery_bound_s)}`),
-    h("p", { class: "muted" }, `solver: ${row.status}${row.fallback ? ", by the greedy method" : ""}`),
+    h("p", { class: "muted" }, `solver: ${row.status}${row.fallback ? ", by Flux" : ""}`),
     row.ended_at === null ? h("p", {}, stopButton(row.app)) : row.migrations ? h("p", {}, undoButton(row.plan)) : null,
   ].filter(Boolean);
 }

@@ -49,7 +49,7 @@ from trimtab_controller.decider.values.decision import (
 from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
 from trimtab_controller.decider.values.settings import Settings
-from trimtab_controller.decider.window.collocation import why_not_used
+from trimtab_controller.decider.window.collocation import method_note
 from trimtab_controller.decider.window.copies import state_held
 from trimtab_controller.decider.window.restores import Restores, what_restores
 from trimtab_controller.decider.window.rules import later, with_priorities
@@ -403,10 +403,10 @@ class Policies:
         return noted(self._as_mode_says(now, view, decision), note)
 
     def note(self, now: float, view: SmoothedView | NotReady) -> str:
-        """What to add to decisions about the balance of an app: which key groups stay, and which method is not used."""
+        """What to add to decisions about the balance of an app: which key groups stay, and if a baseline plans."""
         present = self.situation
         left_alone = present.memory.left_alone.describe(now, view.app) if view.app is not None else ""
-        return "; ".join(filter(None, (why_not_used(present.settings, view), left_alone)))
+        return "; ".join(filter(None, (method_note(present.settings, view), left_alone)))
 
     def place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place in the first app that lacks some; asked only when there is nothing else to do."""

@@ -380,4 +380,4 @@ def collocation_of(found: Answer | Plan) -> str:
 
 def method_of(found: Answer | Plan) -> str:
     """How the answer or plan was found, if it was not by the solver; else empty."""
-    return ", by the greedy method as the solver gave no answer" if found.fallback else ""
+    return ", by Flux as the solver gave no answer" if found.fallback else ""

@@ -25,6 +25,7 @@ from trimtab_protocol.messages.snapshot import Snapshot
 SCORE_FACTOR = 1.5
 """How many times its sender's average a flow must be to stand out (sF)."""
 NO_SAVING = "collocation: not used, no significant saving is measured"
+BASELINE = "planned by Flux, a baseline"
 MAX_FLOWS = 200_000
 """Flows of an app up to which the obtainable share is worked out in every window, which takes some 0.2 s."""
 
@@ -131,7 +132,7 @@ def with_stated_costs(settings: Settings, view: AnyDemand) -> AnyDemand:
 def planned_with(settings: Settings, view: DemandView) -> Method:
     """The method that plans for this app are made with."""
     costs = view.remote_costs if settings.remote_tuple_cpu_s is None else settings.remote_tuple_cpu_s
-    return settings.method if costs else Method.MILP
+    return Method.MILP if settings.method is Method.ALBIC and not costs else settings.method
 
 
 def may_gain(settings: Settings, view: DemandView) -> bool:
@@ -146,8 +147,10 @@ def may_gain(settings: Settings, view: DemandView) -> bool:
     return PERCENT_PER_CORE * cores >= settings.min_gain * view.staying_capacity
 
 
-def why_not_used(settings: Settings, view: DemandView | NotReady | None) -> str:
-    """Why plans are not made with `method`; empty if they are, or if key groups do not talk to each other."""
+def method_note(settings: Settings, view: DemandView | NotReady | None) -> str:
+    """That plans are made by a baseline, or why not with `method`; empty if key groups do not talk to each other."""
+    if settings.method is Method.FLUX:
+        return BASELINE
     if not isinstance(view, DemandView) or not view.flows or planned_with(settings, view) is settings.method:
         return ""
     return NO_SAVING
