@@ -72,6 +72,9 @@ class Bounds:
     begun then."""
     leaves_s: float = 15.0
     """For which a rebalance waits for a worker that lacks a broker: a quarter of Faust's `broker_rebalance_timeout`."""
+    in_work_s: float = 30.0
+    """For which a rebalance waits for events in work: half of Faust's `broker_rebalance_timeout`.  Then they are given
+    up, and done again."""
     known_s: float = 10.0
     """From a placement's publication until every member of the group follows it."""
     clock_s: float = 0.05
