@@ -175,7 +175,7 @@ def test_the_bounds_are_those_that_the_documentation_states() -> None:
         f"does nothing more after {BOUNDS.holds_s:g} s at most",
         f"another worker lacks a broker and the group rebalances | + {BOUNDS.leaves_s:g} s |",
         f"or in the {BOUNDS.commit_takes_s:g} s that the commit takes",
-        f"A rebalance waits for half of `broker_rebalance_timeout` ({BOUNDS.in_work_s:g} s), then the event is done again",
+        f"waits for half of `broker_rebalance_timeout` ({BOUNDS.in_work_s:g} s), then the event is done again",
     ):
         assert row in text
 
