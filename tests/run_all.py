@@ -1,9 +1,9 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
 The end-to-end tests mostly wait, so four of them run at a time: three of those with Spark and workers, and one of those
-marked `light`.  Tests marked `alone` measure CPU or short times, or are the day of a cluster: no other end-to-end test runs
-beside them.  They leave half of the CPU.  That is for the fast tests, as all CPU that the others leave is for the
-static checks.  Scenarios take minutes each; `make scenarios` runs them.
+`light`.  Tests marked `alone` measure CPU or short times, or are the day of a cluster: no end-to-end test runs beside
+them.  They leave half of the CPU.  That is for the fast tests, as all CPU that the others leave is for the static
+checks.  Scenarios take minutes each; `make scenarios` runs them.
 """
 
 import os
