@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
+from flights.readback import read_topic
 from tests.controller.decider.decider_situations import a_load, a_node, a_window
 from tests.e2e.test_honest_words import a_job
 from trimtab_agent.engines.faust.transport.density import NEAR
@@ -56,17 +57,9 @@ def fill(broker: Broker, topic: str) -> list[list[int]]:
 
 def offsets_of(broker: Broker, topic: str) -> list[list[int]]:
     """The offsets that a topic of two partitions still has."""
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "offsets", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(2)])
     found: list[list[int]] = [[], []]
-    ended: set[int] = set()
-    while len(ended) < len(found):
-        for message in consumer.consume(5000, 1):
-            if message.error():
-                ended.add(message.partition())
-            else:
-                found[message.partition()].append(message.offset())
-    consumer.close()
+    for row in read_topic(broker.address, topic):
+        found[row.partition].append(row.offset)
     return found
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
+from flights.readback import read_topic
 from tests.controller.stream.test_chunks import snapshot
 from tests.e2e.sent_reports import report
 from trimtab_controller.kafka.chunks import Chunk, read_chunk
@@ -71,16 +72,8 @@ class Cluster:
 
     def published(self) -> list[Chunk]:
         """All that is on the topic of snapshots; each is one chunk."""
-        settings = {"bootstrap.servers": self.broker.address, "group.id": "all", "enable.partition.eof": True}
-        consumer = Consumer(settings)
-        consumer.assign([TopicPartition(self.topics.snapshots, 0, 0)])
-        chunks = []
-        try:
-            while (message := consumer.poll(10)) is not None and not message.error():
-                chunks.append(read_chunk(message.headers(), message.value()))
-        finally:
-            consumer.close()
-        return chunks
+        rows = read_topic(self.broker.address, self.topics.snapshots)
+        return [read_chunk(row.headers, row.value) for row in rows]
 
     def close(self) -> None:
         self.done.set()
