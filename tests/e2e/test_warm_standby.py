@@ -1,7 +1,6 @@
 """Two controllers with their own Spark: the second has snapshots as soon as it leads, and none is lost or doubled."""
 
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from confluent_kafka import Producer
 
 from flights.readback import read_topic
 from tests.controller.stream.test_chunks import snapshot
+from tests.e2e.played_cluster import PROGRAM
 from tests.e2e.sent_reports import report
 from trimtab_controller.kafka.chunks import Chunk, read_chunk
 from trimtab_controller.stream.outlet import Fenced
@@ -21,7 +21,6 @@ from trimtab_protocol.messages.report import encode_report
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Child, Processes
 
-PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
 OLD = r"the (stream has not|last window ended|window that has just come)"
 FRESH = re.compile(rf" INFO (?!.*{OLD})(nothing:|plan \S+:|app:)")
 """A line of the log about a decision on fresh measurements."""

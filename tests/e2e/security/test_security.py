@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from tests.e2e.played_cluster import PROGRAM
 from tests.e2e.security.certificates import make_certificates
 from tests.e2e.security.secured_broker import BY_EACH, BY_TOKEN, LIMIT_S, ROLES, Secured
 from tests.e2e.waiting import wait_for
@@ -31,7 +32,6 @@ from trimtab_sandbox.processes import Processes
 HERE = Path(__file__).parent
 SPARK = "a-password-of-Spark"
 REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
-PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
 
 
 def test_nobody_writes_what_is_not_theirs_to_say(secured: Secured) -> None:
