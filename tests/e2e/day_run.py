@@ -75,7 +75,7 @@ ASKING: Mapping[str, Table] = {
         "target_utilisation": 0.5,
         "max_utilisation": 0.55,
         "scale_up_delay_s": 5.0,
-        "scale_down_delay_s": 10.0,
+        "scale_down_delay_s": 5.0,
         "restart_s": 30.0,
         "max_changes_per_hour": 60,
     },
