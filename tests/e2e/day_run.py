@@ -22,7 +22,7 @@ from tests.faults.played.stage import processes_of, write_down
 from tests.faults.recorded.check import check
 from tests.faults.recorded.facts import read_facts
 from tests.faults.recorded.history import Strike, read_history
-from tests.faults.recorded.verdict import Bounds, Violation
+from tests.faults.recorded.verdict import Violation, untimed
 from tests.faults.recorded.windowed import CHANGELOG, NOTED, wrong_windows
 from tests.paths import EXAMPLES, ROOT, python_path
 from trimtab_client import Access, Client
@@ -48,11 +48,7 @@ SECOND_BROKER = f"{BROKER}-2"
 STANDS_BY = "standby: waiting"
 HOT, HEAT = 3, 8.0
 """So many key groups of a worker flow so many times as fast."""
-BOUNDS = Bounds(
-    commit_s=COMMIT_S, session_s=SESSION_S, commit_takes_s=5.0,
-    handover_s=60.0, rejoin_s=120.0, goes_on_s=120.0, known_s=60.0, clock_s=0.2,
-)  # fmt: skip
-"""The day judges what is done, not how fast: the bounds of `docs/failure-model.md` are those of the fault matrix."""
+BOUNDS = untimed(COMMIT_S, SESSION_S)
 
 ASKING: Mapping[str, Table] = {
     "stream": {"window_s": WINDOW_S, "watermark_s": 2.0, "warm_standby": False},
