@@ -1,9 +1,9 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
 The end-to-end tests mostly wait, so four of them run at a time: three of those with Spark and workers, and one of those
-marked `light`.  Tests marked `alone` measure CPU or short times; no other test runs beside them.  The day of a cluster
-takes most of the rest, and leaves half of the CPU: that is for the fast tests, as all CPU that the others leave is for
-the static checks.  Scenarios take minutes each; `make scenarios` runs them.
+`light`.  Tests marked `alone` measure CPU or short times, or are the day of a cluster: no end-to-end test runs beside
+them.  They leave half of the CPU.  That is for the fast tests, as all CPU that the others leave is for the static
+checks.  Scenarios take minutes each; `make scenarios` runs them.
 """
 
 import os
@@ -72,8 +72,13 @@ def stages() -> list[list[Lane]]:
             [Part("end-to-end tests", (*tests, HEAVY, "-n3", "--dist=loadfile", *END_TO_END), live=True)],
             [Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
         ],
-        [[Part("end-to-end tests that run alone", alone, live=True)]],
-        [[Part("the day", (*tests, "alone", DAY), live=True)], [Part("fast tests", fast)]],
+        [
+            [
+                Part("end-to-end tests that run alone", alone, live=True),
+                Part("the day", (*tests, "alone", DAY), live=True),
+            ],
+            [Part("fast tests", fast)],
+        ],
     ]
 
 

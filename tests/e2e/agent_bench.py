@@ -160,12 +160,6 @@ command = ["{sys.executable}", "{fake_worker.__file__}"]
 
         return decode_report(self.read(self.topics.reports, match, limit_s)[-1])
 
-    def wait_for(self, condition: Callable[[], bool], limit_s: float = 120.0) -> None:
-        deadline = time.monotonic() + limit_s
-        while not condition():
-            assert time.monotonic() < deadline, self.log()
-            time.sleep(0.05)
-
     def metric(self, line: str) -> float:
         """The value of one line of /metrics."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as answer:

@@ -1,26 +1,14 @@
 """The console's dialogs on a real job, as an operator uses them in a browser."""
 
 import re
-import time
-from collections.abc import Callable
-from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.e2e.waiting import wait_for
 from trimtab_client import Client
 
 LIMIT_S = 240.0
 """How long a step may take on a busy machine: Spark or a worker starts."""
-
-
-def until(holds: Callable[[], Any], what: str) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + LIMIT_S
-    while not holds():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {LIMIT_S:g} s: {what}")
-        time.sleep(0.1)
 
 
 def opened(page: Page, button: str, title: str, **filled: str) -> Locator:
@@ -61,7 +49,7 @@ def running(console: Client) -> int:
 
 def the_app(console: Client) -> str:
     """The only app, as soon as a window shows it."""
-    until(lambda: list(console.apps()), "an app reports")
+    wait_for(lambda: list(console.apps()), "an app reports")
     (app,) = [row.app for row in console.apps()]
     return app
 
@@ -90,7 +78,7 @@ def maintain(page: Page, address: str, console: Client) -> None:
     expect(page.get_by_text("maintenance until")).to_be_visible()
     telling = f"the maintenance of {host} ends"
     confirm(page, f"End the maintenance of {host}", f"End the maintenance of {host}?", telling)
-    until(lambda: intents(console) == [], "nothing is drained any longer")
+    wait_for(lambda: intents(console) == [], "nothing is drained any longer")
 
 
 def forget(page: Page, address: str, console: Client) -> None:
@@ -106,7 +94,7 @@ def forget(page: Page, address: str, console: Client) -> None:
     confirm(page, "Forget an app", "Forget an app?", "app gone will be forgotten with the next window", App="gone")
     answer = re.compile(r"app gone.*it had no placement, asked for by sandbox: by dialog")
     expect(page.get_by_text(answer).first).to_be_visible()
-    until(lambda: intents(console) == [], "the intent to forget is answered")
+    wait_for(lambda: intents(console) == [], "the intent to forget is answered")
 
 
 def stop(page: Page, address: str, console: Client) -> None:
@@ -114,7 +102,7 @@ def stop(page: Page, address: str, console: Client) -> None:
     page.goto(f"{address}/#/app")
     app = the_app(console)
     confirm(page, f"Stop the plan of {app}", f"Stop the plan of {app}?", "released key groups arrive")
-    until(lambda: intents(console) == [], "the intent to stop is answered")
+    wait_for(lambda: intents(console) == [], "the intent to stop is answered")
 
 
 def look_at_a_restart(page: Page, address: str, console: Client) -> None:
@@ -140,7 +128,7 @@ def scale(page: Page, address: str, console: Client, workers: int) -> None:
     telling = f"{app} will have {workers} workers"
     confirm(page, f"Scale {app}", f"Scale {app}?", telling, Workers=str(workers))
     assert intents(console) == [f"scale {app} by sandbox: by dialog"]
-    until(lambda: running(console) == workers, f"{workers} workers run")
+    wait_for(lambda: running(console) == workers, f"{workers} workers run")
     page.goto(f"{address}/#/cluster")
     expect(page.locator(".tile .value").first).to_have_text(str(workers))
 

@@ -26,8 +26,8 @@ from tests.e2e.console_dialogs import (
     stop,
     the_app,
     unscale,
-    until,
 )
+from tests.e2e.waiting import wait_for
 from tests.paths import ROOT
 from tests.programs import program
 from trimtab_client import Access, Client
@@ -254,7 +254,7 @@ def act(page: Page, asker: Asker) -> None:
 def see_flows(page: Page, asker: Asker, app: str, broker: str) -> None:
     """What operators send to each other is drawn, and a table has the values of the API."""
     with FlightProducer(broker, list(read_flights(limit=20_000)), key_groups=64, rate=100.0):
-        until(lambda: asker.get(f"apps/{app}/flows")["items"], "a window has flows")
+        wait_for(lambda: asker.get(f"apps/{app}/flows")["items"], "a window has flows")
         (flow,) = asker.get(f"apps/{app}/flows")["items"]
         assert (flow["source"], flow["target"]) == (EXTRACT, SUMS)
         assert min(flow["tuples_s"], flow["bytes_s"], flow["pairs"]) > 0
@@ -274,11 +274,11 @@ def see_moves(page: Page, asker: Asker, console: Client) -> None:
     def others() -> list[str]:
         return [row.worker for row in console.why(app, SUMS, 0).targets if not row.owner and not row.forbidden]
 
-    until(others, "another worker can take it")
+    wait_for(others, "another worker can take it")
     found = console.why(app, SUMS, 0)
     (target,) = others()
     console.move([found.key_group], target, reason="to see it")
-    until(lambda: console.why(app, SUMS, 0).owner == target, "the key group has moved")
+    wait_for(lambda: console.why(app, SUMS, 0).owner == target, "the key group has moved")
     page.goto(f"{asker.address}/#/plan/{console.why(app, SUMS, 0).plan}")
     expect(page.get_by_role("img", name="1 key group moves from 1 to 1 worker")).to_be_visible()
     page.get_by_text("The same as a table").focus()
@@ -308,7 +308,7 @@ def see_events(page: Page, asker: Asker) -> None:
 
 def see_why(page: Page, asker: Asker, app: str) -> None:
     """Of a key group: where it is, and what each other worker would make of it."""
-    until(lambda: asker.get(f"apps/{app}/operators"), "its operators are known")
+    wait_for(lambda: asker.get(f"apps/{app}/operators"), "its operators are known")
     hottest = asker.get(f"apps/{app}/operators")[0]["operator"]
     found = asker.get(f"why/{app}/{hottest}/0")
     assert found["owner"] is not None

@@ -22,7 +22,7 @@ from tests.faults.played.stage import processes_of, write_down
 from tests.faults.recorded.check import check
 from tests.faults.recorded.facts import read_facts
 from tests.faults.recorded.history import Strike, read_history
-from tests.faults.recorded.verdict import Bounds, Violation
+from tests.faults.recorded.verdict import Violation, untimed
 from tests.faults.recorded.windowed import CHANGELOG, NOTED, wrong_windows
 from tests.paths import EXAMPLES, ROOT, python_path
 from trimtab_client import Access, Client
@@ -39,7 +39,7 @@ CAPACITIES = (0.2, 0.25, 0.35, 0.25, 0.25, 0.25)
 POOL = 2
 """The last ones are started when the load has grown."""
 RATE, WORK_US = 20.0, 3500
-COMMIT_S, SESSION_S, WINDOW_S = 1.0, 20.0, 5.0
+COMMIT_S, SESSION_S, WINDOW_S = 1.0, 20.0, 4.0
 BAND_PP = 6.0
 LIMIT_S = 600.0
 """For whatever a chapter waits for.  On a quiet machine most takes seconds; nobody promises how long it takes."""
@@ -48,18 +48,14 @@ SECOND_BROKER = f"{BROKER}-2"
 STANDS_BY = "standby: waiting"
 HOT, HEAT = 3, 8.0
 """So many key groups of a worker flow so many times as fast."""
-BOUNDS = Bounds(
-    commit_s=COMMIT_S, session_s=SESSION_S, commit_takes_s=5.0,
-    handover_s=60.0, rejoin_s=120.0, goes_on_s=120.0, known_s=60.0, clock_s=0.2,
-)  # fmt: skip
-"""The day judges what is done, not how fast: the bounds of `docs/failure-model.md` are those of the fault matrix."""
+BOUNDS = untimed(COMMIT_S, SESSION_S)
 
 ASKING: Mapping[str, Table] = {
     "stream": {"window_s": WINDOW_S, "watermark_s": 2.0, "warm_standby": False},
     "balance": {
         "method": "milp",
         "load_distance": BAND_PP,
-        "min_interval_s": 5.0,
+        "min_interval_s": 2.0,
         "min_windows": 2,
         "smoothing": 0.9,
         "max_migrations": 24,
@@ -67,7 +63,8 @@ ASKING: Mapping[str, Table] = {
     },
     "placement": {"first": "even"},
     "plans": {"mode": "approve", "approval_s": 3600.0},
-    "execution": {"handovers_in_flight": 2, "key_groups_per_handover": 2},
+    # Without the guard: on a busy machine workers fall behind, whatever moves.
+    "execution": {"handovers_in_flight": 4, "key_groups_per_handover": 2, "guard": "off"},
     "scaling": {
         "mode": "act",
         "min_workers": len(CAPACITIES) - POOL,
@@ -75,7 +72,7 @@ ASKING: Mapping[str, Table] = {
         "target_utilisation": 0.5,
         "max_utilisation": 0.55,
         "scale_up_delay_s": 5.0,
-        "scale_down_delay_s": 10.0,
+        "scale_down_delay_s": 5.0,
         "restart_s": 30.0,
         "max_changes_per_hour": 60,
     },
@@ -110,7 +107,7 @@ def sandbox_settings() -> DaySettings:
         app_id=APP,
         capacity_cores=CAPACITIES,
         host_cores=1.0,  # what else the machine does fills no host
-        interval_s=2.5,  # workers that get little CPU answer late
+        interval_s=2.0,  # workers that get little CPU answer late
         environment={
             **FLIGHTS_ENVIRONMENT,
             "PYTHONPATH": python_path(EXAMPLES),
@@ -119,6 +116,7 @@ def sandbox_settings() -> DaySettings:
             "FLIGHTS_WORK": str(WORK_US),
             "FLIGHTS_COMMIT_S": f"{COMMIT_S:g}",
             "FLIGHTS_SESSION_S": f"{SESSION_S:g}",
+            "PRODUCER_LINGER": "0.1",  # small requests were two fifths of the day's CPU
         },
         controller=ASKING,
     )
@@ -143,6 +141,7 @@ class Day(SteeredRun):
         self.strikes: list[Strike] = []
         self.chapters: list[tuple[str, float]] = []
         self.coldest, self.rejected = 0, ""
+        self._said_before = 0
         self.resized: dict[float, str] = {}
 
     def _start(self, opening: ExitStack) -> None:
@@ -208,9 +207,9 @@ class Day(SteeredRun):
         self.until(lambda: any(row.ended_at and wanted(row) for row in self.watch.rounds.values()), LIMIT_S, what)
         return next(row for row in self.watch.rounds.values() if row.ended_at and wanted(row))
 
-    def balanced(self) -> Status:
+    def balanced(self, what: str, holds: Callable[[Status], object] = lambda _: True) -> Status:
         """At rest, and inside the band."""
-        return self.at_rest("balanced", lambda status: (app_of(status).load_distance or 0.0) <= BAND_PP)
+        return self.at_rest(what, lambda status: (app_of(status).load_distance or 0.0) <= BAND_PP and holds(status))
 
     def owners(self) -> dict[str, str | None]:
         """Who owns which key group, as the console shows it."""
@@ -257,21 +256,26 @@ class Day(SteeredRun):
         with Client(Access(address=access.address.rstrip("/"), token=access.token), patience_s=LIMIT_S) as self.console:
             yield self.console
 
-    def start_standby(self, name: str) -> None:
-        """A controller of the afternoon, once it stands by."""
-        self.cluster.settings = replace(self.cluster.settings, controller=ACTING)
-        log = self.cluster.logs / f"{name}.log"
-        before = log.read_text() if log.exists() else ""
-        self.cluster.start_controller(act=True, name=name)
-        self.until(lambda: STANDS_BY in log.read_text()[len(before) :], LIMIT_S, f"{name} stands by")
-
+    @property
     def standby(self) -> str:
         """The name of the controller that does not lead."""
         return OTHER if self.leader == CONTROLLER else CONTROLLER
 
+    def start_standby(self) -> None:
+        """Start a controller of the afternoon: by the time it is needed, it stands by."""
+        self.cluster.settings = replace(self.cluster.settings, controller=ACTING)
+        log = self.cluster.logs / f"{self.standby}.log"
+        self._said_before = len(log.read_text()) if log.exists() else 0
+        self.cluster.start_controller(act=True, name=self.standby)
+
+    def until_it_stands_by(self) -> None:
+        """Wait for the controller that was started last."""
+        log = self.cluster.logs / f"{self.standby}.log"
+        self.until(lambda: STANDS_BY in log.read_text()[self._said_before :], LIMIT_S, f"{self.standby} stands by")
+
     def another_leads(self, generation: int) -> Status:
         """The status of a leader of a later generation."""
-        self.leader = self.standby()
+        self.leader = self.standby
         return self.seen("another controller leads", lambda status: status.epoch.generation > generation)
 
     def kill_worker(self, worker: str) -> None:

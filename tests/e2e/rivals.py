@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import time
 import urllib.request
 from collections.abc import Callable, Mapping
 
-from tests.e2e.played_cluster import LIMIT_S, PROGRAM, World
+from tests.e2e.played_cluster import PROGRAM, World
+from tests.e2e.waiting import wait_for
 from trimtab_sandbox.broker import free_ports
 
 
@@ -63,10 +63,7 @@ class Rival:
 
 
 def wait(what: str, condition: Callable[[], bool], *rivals: Rival) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "\n\n".join([f"no {what} within {LIMIT_S:g} s", *(r.log for r in rivals)])
-        time.sleep(0.02)
+    wait_for(condition, what, every_s=0.02, log=lambda: "\n\n".join(rival.log for rival in rivals))
 
 
 def wait_for_leader(*rivals: Rival) -> tuple[Rival, Rival]:

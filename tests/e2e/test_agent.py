@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.agent_bench import Bench
 from tests.e2e.fake_worker import APP, OPERATOR
+from tests.e2e.waiting import wait_for
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.commands import (
     CommandKind,
@@ -81,7 +82,7 @@ def test_a_command_goes_through_its_phases_and_a_repeat_is_answered(bench: Bench
     assert {kind: [a.phase for a in first if a.kind == kind] for kind in expected} == expected
     assert (again.command_id, again.phase, again.pause_s) == (prepare.id, Phase.TOOK, 0.12)
     assert [command.id for command in worker.commands] == [prepare.id, release.id]
-    bench.wait_for(lambda: 'event="bad command" reason=malformed' in bench.log())
+    wait_for(lambda: 'event="bad command" reason=malformed' in bench.log(), "it is refused", log=bench.log)
     assert bench.metric('bad_commands_total{reason="malformed"}') == 1
     assert (bench.metric("workers_connected"), bench.metric("workers_steering")) == (1, 1)
     assert bench.metric("reports_sent_total") > 0
@@ -114,13 +115,13 @@ def test_only_signed_commands_are_obeyed_and_keys_change_while_it_runs(
     bench.publish(rejoin[6])
     bench.await_answers({(5, Phase.REJOINED)})
 
-    bench.wait_for(lambda: bench.metric('bad_commands_total{reason="unknown_key"}') == 2)
+    wait_for(lambda: bench.metric('bad_commands_total{reason="unknown_key"}') == 2, "two are refused", log=bench.log)
     assert [command.epoch.number for command in worker.commands] == [1, 4, 5]
     assert bench.metric('bad_commands_total{reason="unsigned"}') == 1
     assert bench.metric('bad_commands_total{reason="repeated_id"}') == 1
     assert (bench.metric("commands_verified"), bench.metric("trust_file_faulty")) == (1, 0)
     files.trust.write_text("")
-    bench.wait_for(lambda: bench.metric("trust_file_faulty") == 1)
+    wait_for(lambda: bench.metric("trust_file_faulty") == 1, "the file is refused", log=bench.log)
     bench.key = load_signing_key(files.key)
     bench.publish(rejoin[7])  # the previous keys remain valid
     bench.await_answers({(7, Phase.REJOINED)})

@@ -9,8 +9,9 @@ from confluent_kafka import Producer
 from playwright.sync_api import Page, expect, sync_playwright
 
 from flights.wire import APP
-from tests.e2e.console_dialogs import LIMIT_S, confirm, intents, opened, running, scale, unscale, until
+from tests.e2e.console_dialogs import LIMIT_S, confirm, intents, opened, running, scale, unscale
 from tests.e2e.console_pages import LIMIT_MS, REFUSED, log_in, new_page
+from tests.e2e.waiting import wait_for
 from tests.programs import program
 from trimtab_client import Access, Client
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
@@ -53,7 +54,7 @@ def operating(cluster: SandboxCluster) -> Iterator[tuple[Page, str, Client]]:
     address = access.address.rstrip("/")
     faults: list[str] = []
     with sync_playwright() as playwright, Client(Access(address=address, token=access.token)) as console:
-        until(lambda: running(console) and list(console.apps()), "a worker runs")
+        wait_for(lambda: running(console) and list(console.apps()), "a worker runs")
         browser = playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
         page = new_page(browser, address, faults)
         log_in(page, access)
@@ -70,7 +71,7 @@ def test_a_worker_is_started_and_a_drain_stopped(tmp_path: Path) -> None:
 
 def test_a_hold_is_ended_and_a_lost_worker_forgotten(tmp_path: Path) -> None:
     with started(tmp_path / "sandbox", workers=3, pool=0) as cluster, operating(cluster) as (page, address, console):
-        until(lambda: running(console) == 3, "three workers run")
+        wait_for(lambda: running(console) == 3, "three workers run")
         accept_a_lost_journal(page, address, console, cluster)
         forget_a_lost_worker(page, address, console, cluster)
 
@@ -87,50 +88,50 @@ def accept_a_lost_journal(page: Page, address: str, console: Client, cluster: Sa
     producer.produce(cluster.topics.journal, key=JOURNAL_KEY, value=None)
     assert producer.flush(LIMIT_S) == 0
     cluster.start_controller(act=True)
-    until(lambda: console.cluster().hold, "the controller is on hold")
+    wait_for(lambda: console.cluster().hold, "the controller is on hold")
     page.goto(f"{address}/#/health")
     expect(page.get_by_text("On hold, nothing moves: the journal cannot be trusted").first).to_be_visible()
     telling = "the controller rebuilds its state from the placement and the reports"
     confirm(page, "Accept the journal", "Accept the journal as it is?", telling)
-    until(lambda: not console.cluster().hold, "the hold has ended")
-    until(lambda: intents(console) == [], "the intent is answered")
+    wait_for(lambda: not console.cluster().hold, "the hold has ended")
+    wait_for(lambda: intents(console) == [], "the intent is answered")
     expect(page.get_by_role("button", name="Accept the journal")).to_have_count(0)
-    until(lambda: owners(console) == {"w0", "w1", "w2"}, "all key groups have owners")
+    wait_for(lambda: owners(console) == {"w0", "w1", "w2"}, "all key groups have owners")
 
 
 def forget_a_lost_worker(page: Page, address: str, console: Client, cluster: SandboxCluster) -> None:
     """A worker dies, then its host: its name is forgotten by the button in its row, then by name."""
     cluster.kill("w2")
-    until(lambda: [row.worker for row in console.workers(state="away")] == ["w2"], "w2 is away")
-    until(lambda: owners(console) == {"w0", "w1"}, "its key groups are with the others")
+    wait_for(lambda: [row.worker for row in console.workers(state="away")] == ["w2"], "w2 is away")
+    wait_for(lambda: owners(console) == {"w0", "w1"}, "its key groups are with the others")
     page.goto(f"{address}/#/health")
     telling = "worker w2 will be forgotten with the next window"
     confirm(page, "Forget w2", "Forget w2?", telling)
-    until(lambda: intents(console) == [], "the intent is answered")
+    wait_for(lambda: intents(console) == [], "the intent is answered")
     answer = "worker w2: it is no longer awaited, started or drained, asked for by sandbox: by dialog"
     expect(page.get_by_text(answer).first).to_be_visible()
     cluster.kill("h2")
-    until(lambda: not list(console.workers(state="away")), "no agent reports w2")
+    wait_for(lambda: not list(console.workers(state="away")), "no agent reports w2")
     page.goto(f"{address}/#/health")
     confirm(page, "Forget a worker", "Forget a worker?", telling, Worker="w2")
-    until(lambda: intents(console) == [], "the intent is answered")
+    wait_for(lambda: intents(console) == [], "the intent is answered")
 
 
 def stop_a_drain(page: Page, address: str, console: Client) -> None:
     """A plan that empties w0 ends half-way, and the drain is cancelled."""
-    until(
+    wait_for(
         lambda: console.worker("w0").key_groups and console.worker("w1").steering, "w0 owns key groups, w1 takes some"
     )
     owned = console.worker("w0").key_groups
     page.goto(f"{address}/#/cluster")
     confirm(page, "Drain w0", "Drain w0?", "w0 will be drained")
-    until(lambda: any(row.ended_at is None for row in console.plans()), "a plan is in flight")
+    wait_for(lambda: any(row.ended_at is None for row in console.plans()), "a plan is in flight")
     (plan,) = [row.plan for row in console.plans() if row.ended_at is None]
     page.goto(f"{address}/#/plan")
     expect(page.get_by_role("button", name=f"Stop the plan of {APP}")).to_be_visible()
     page.goto(f"{address}/#/cluster")
     confirm(page, "Stop all plans, and pause", "Stop all plans?", f"stopping plan {plan}")
-    until(lambda: console.plan(plan).ended_at, "the plan has ended")
+    wait_for(lambda: console.plan(plan).ended_at, "the plan has ended")
     ended = console.plan(plan)
     assert ended.stopped is not None
     assert "stopped by sandbox: by dialog" in ended.stopped

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from flights.demo.view import View
 from flights.wire import APP, EXTRACT, SUMS
-from tests.e2e.day_run import LIMIT_S, OTHER, RATE, SECOND_BROKER, Day, app_of, busy, running
+from tests.e2e.day_run import CAPACITIES, LIMIT_S, RATE, SECOND_BROKER, Day, app_of, busy, running
 from tests.faults.recorded.history import Strike
 from tests.paths import ROOT
 from trimtab_client import Client, ProblemError
@@ -107,6 +107,7 @@ def begins(day: Day, console: Client, waits: ProposalStatus) -> bool:
 
 def rejection(day: Day, console: Client) -> None:
     """A few key groups grow; the plan for that is rejected, and nothing moves."""
+    day.start_standby()
     day.heat("w0")
     waits = proposed(day)
     console.reject(waits.plan, reason="not at noon")
@@ -126,7 +127,7 @@ def approval(day: Day, console: Client) -> None:
 # ---------------------------------------------------------------------- the afternoon: the controllers act
 def succession(day: Day, console: Client) -> None:
     """The leader is stopped in order; one that acts by itself takes over."""
-    day.start_standby(OTHER)
+    day.until_it_stands_by()
     generation = day.last.epoch.generation
     assert day.cluster.stop(CONTROLLER) == 0
     day.another_leads(generation)
@@ -140,8 +141,7 @@ def collocation(day: Day, console: Client) -> None:
         app = app_of(status)
         return (app.collocation or 0.0) > 0.9 and (app.local_sends or 0.0) > 0.3
 
-    day.at_rest("what talks is together", together)
-    day.balanced()
+    day.balanced("what talks is together", together)
 
 
 def hot_key_groups(day: Day, console: Client) -> None:
@@ -150,7 +150,7 @@ def hot_key_groups(day: Day, console: Client) -> None:
     day.heat("w3")
     done = day.ended("a plan for it", lambda row: row.started_at > begun and row.reason.startswith("load distance"))
     assert (done.failed, done.stopped) == (0, None)
-    day.balanced()
+    day.balanced("the hot ones are spread")
 
 
 def rule(day: Day, console: Client) -> None:
@@ -163,7 +163,7 @@ def rule(day: Day, console: Client) -> None:
     )
     day.at_rest("the rule is kept", lambda status: status.rules and day.owners()[key_group] == target)
     console.remove_rule("its-own-place", reason="it is found")
-    day.at_rest("no rule", lambda status: status.rules == ())
+    day.seen("no rule", lambda status: status.rules == ())
 
 
 def move_and_undo(day: Day, console: Client) -> None:
@@ -182,22 +182,19 @@ def move_and_undo(day: Day, console: Client) -> None:
 
 
 def drain(day: Day, console: Client) -> None:
-    """A worker is emptied and stopped, and another one comes for it; when that is taken back, it has work again."""
+    """A worker is emptied and stopped, and another one comes for it."""
     day.cool()
     day.trimtab("drain", "w1", "--reason", "a new disk")
     day.at_rest("another one for w1", lambda status: "w1" not in running(status) and len(busy(status)) == len(MORNING))
     assert day.processes_of("w1") == []
-    day.trimtab("undrain", "w1")
-    day.trimtab("scale", APP, str(len(MORNING) + 1), "--reason", "both may stay")
-    day.at_rest("w1 is back", lambda status: "w1" in busy(status) and len(running(status)) == len(MORNING) + 1)
 
 
 def more_load(day: Day, console: Client) -> None:
-    """There is four times the load: what is left of the pool comes, and has work."""
-    before = len(running(day.last))
+    """There is four times the load, and the drain is taken back: all of the pool and who was drained have work."""
     day.producer.set_rate(FACTOR * RATE)
+    day.trimtab("undrain", "w1")
     day.trimtab("scale", APP, "auto")
-    day.at_rest("more workers", lambda status: len(busy(status)) > before)
+    day.at_rest("all workers", lambda status: len(busy(status)) == len(CAPACITIES))
 
 
 def less_load(day: Day, console: Client) -> None:
@@ -215,6 +212,7 @@ def killed_worker(day: Day, console: Client) -> None:
     """A worker is killed: others take over, standbys are named again, and there are as many workers as before."""
     before = app_of(day.last)
     assert before.n_minus_1_pct is not None
+    day.start_standby()
     victim = max(sorted(busy(day.last)), key=lambda worker: len(day.key_groups_of(worker)))
     at = time.time()
     day.kill_worker(victim)
@@ -225,7 +223,7 @@ def killed_worker(day: Day, console: Client) -> None:
 
 def rolling_restart(day: Day, console: Client) -> None:
     """Each worker is drained, stopped and started; the leader is killed amid the first drain, and another goes on."""
-    day.start_standby(day.standby())
+    day.until_it_stands_by()
     generation, workers = day.last.epoch.generation, running(day.last)
     before = {worker: [each.pid for each in day.processes_of(worker)] for worker in workers}
     begun = time.time()
@@ -294,8 +292,8 @@ CHAPTERS: dict[str, Callable[[Day, Client], None]] = {
     "hot key groups are spread": hot_key_groups,
     "a rule, and its end": rule,
     "a move, and its undoing": move_and_undo,
-    "a drain, and its end": drain,
-    "the load grows": more_load,
+    "a drain": drain,
+    "the load grows, and the drain ends": more_load,
     "the load falls back": less_load,
     "a worker is killed": killed_worker,
     "a rolling restart, and the leader is killed amid it": rolling_restart,

@@ -6,7 +6,6 @@ The console is looked at beside the same cluster.
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,13 +16,13 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from flights.wire import APP
 from tests.e2e.console_pages import check_pages
+from tests.e2e.played_cluster import PROGRAM
 from trimtab_protocol.messages.names import Topics
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings
 
-PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
 HOSTS, POOL = 2, 1
 START_LIMIT_S = 120.0
 

@@ -1,7 +1,6 @@
 """Whoever starts first on an empty Kafka waits and says so; in the end the topics and their settings are the same."""
 
 import functools
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from flights.watch import StatusWatch
+from tests.e2e.waiting import wait_for
 from tests.paths import ROOT
 from trimtab_protocol.messages.names import topic_settings
 from trimtab_protocol.messages.report import WorkerState
@@ -41,11 +41,11 @@ ORDERS = (
 
 
 def until(holds: Callable[[], object], what: str, cluster: SandboxCluster) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not holds():
+    def running() -> object:
         cluster.check()
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
+        return holds()
+
+    wait_for(running, what)
 
 
 def start(cluster: SandboxCluster, name: str) -> None:

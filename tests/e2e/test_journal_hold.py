@@ -1,25 +1,14 @@
 """A journal that cannot be trusted, on a real broker: nothing is guessed, an operator is asked."""
 
-import time
-
-from confluent_kafka import Consumer, TopicPartition
-
-from tests.e2e.played_cluster import LIMIT_S, World, wait_until_it_acts
+from flights.readback import read_topic
+from tests.e2e.played_cluster import World, wait_until_it_acts
 from trimtab_controller.execution.journal import KEY, Flaw
 from trimtab_protocol.messages.commands import CommandKind, Phase
 
 
 def entries(world: World) -> list[bytes]:
     """What the journal has held."""
-    consumer = Consumer({"bootstrap.servers": world.bootstrap, "group.id": "t", "isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(world.topics.journal, 0, 0)])
-    values: list[bytes] = []
-    deadline = time.monotonic() + LIMIT_S
-    while (more := consumer.consume(100, timeout=1.0)) or not values:
-        assert time.monotonic() < deadline
-        values += [message.value() for message in more]
-    consumer.close()
-    return values
+    return [row.value or b"" for row in read_topic(world.bootstrap, world.topics.journal)]
 
 
 def hold_by(world: World, value: bytes | None, flaw: Flaw) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import sys
 import tempfile
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from flights.producer import FlightProducer
 from flights.readback import read_table, read_topic, read_totals
 from flights.verify import compare, count_events, expected_sums, flights_sent
 from flights.wire import APP, CHANGELOG, DELAYS, EXTRACT, SOURCE, SUMS, TOTALS, partitions
+from tests.e2e.waiting import wait_for
 from tests.paths import EXAMPLES, ROOT, python_path
 from trimtab_protocol.messages.local import PROTOCOL, Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, topic_settings
@@ -74,12 +74,10 @@ class Listener:
 
 
 def until(condition: Callable[[], bool], what: str, logs: Path) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        if time.monotonic() > deadline:
-            ends = "\n".join(f"{log}: {log.read_text()[-1500:]}" for log in sorted(logs.glob("w*.log")))
-            pytest.fail(f"not within {LIMIT_S:g} s: {what}\n{ends}")
-        time.sleep(0.1)
+    def ends() -> str:
+        return "\n".join(f"{log}: {log.read_text()[-1500:]}" for log in sorted(logs.glob("w*.log")))
+
+    wait_for(condition, what, log=ends)
 
 
 @pytest.fixture

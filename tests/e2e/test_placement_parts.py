@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from flights.readback import read_topic
 from tests.e2e.played_cluster import APP, LIMIT_S, OPERATOR, World, key_group, wait_until_it_acts
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.channel import Channel
@@ -129,14 +129,8 @@ def fresh(world: World) -> PlacementLog:
 
 def records(bootstrap: str, topics: Topics) -> Mapping[bytes, bytes]:
     """The last record of each key."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "fresh", "isolation.level": "read_committed"}
-    found: dict[bytes, bytes] = {}
-    consumer = Consumer({**settings, "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topics.placement, 0, 0)])
-    while (message := consumer.poll(LIMIT_S)) is not None and message.error() is None:
-        found[message.key()] = message.value()
-    consumer.close()
-    return {key: value for key, value in found.items() if value is not None}
+    found = {row.key: row.value for row in read_topic(bootstrap, topics.placement)}
+    return {key: value for key, value in found.items() if key is not None and value is not None}
 
 
 # --- readers that start at any time, on a topic that is compacted all the time
@@ -219,10 +213,4 @@ def test_readers_that_start_while_the_topic_is_compacted_have_only_what_was_publ
 
 def heads(broker: Broker, topics: Topics) -> int:
     """Heads that are still on the topic."""
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "count", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topics.placement, 0, 0)])
-    found = 0
-    while (message := consumer.poll(LIMIT_S)) is not None and message.error() is None:
-        found += message.key() == APP.encode()
-    consumer.close()
-    return found
+    return sum(row.key == APP.encode() for row in read_topic(broker.address, topics.placement))

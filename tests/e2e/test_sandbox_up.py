@@ -7,9 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from playwright.sync_api import sync_playwright
 
 from tests.e2e.command_lines import command_lines
 from tests.e2e.console_pages import follow_the_link
+from tests.e2e.waiting import wait_for
 from tests.programs import find
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.report import WorkerState, decode_report
@@ -60,13 +60,6 @@ def hosts_of(mark: str, folder: Path) -> list[dict[str, float]]:
     return found
 
 
-def wait_for(condition: Callable[[], object], limit_s: float = 240.0, *, every_s: float = 0.05) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(every_s)
-
-
 def running(bootstrap: str, hosts: int) -> set[str]:
     """The workers that run and are steered, as the agents of so many hosts report them; waits until all do."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0})
@@ -81,7 +74,7 @@ def running(bootstrap: str, hosts: int) -> set[str]:
             found.update(each.worker for each in workers if each.state is WorkerState.RUNNING and each.steering)
         return len(found) == hosts
 
-    wait_for(all_run, limit_s=120)
+    wait_for(all_run, f"{hosts} workers run")
     consumer.close()
     return found
 
@@ -121,11 +114,11 @@ def test_up_status_down(mark: str, tmp_path: Path) -> None:
         assert status.returncode == 0
         return "windows and plans: unknown" not in shown
 
-    wait_for(controller_has_reported, every_s=COMMAND_EVERY_S)
+    wait_for(controller_has_reported, "a status", every_s=COMMAND_EVERY_S)
     assert shown.count(" alive ") == 8
     assert "sandbox  DRY RUN  " in shown
     assert "no plan in flight" in shown
-    wait_for(lambda: hosts_of(mark, folder), every_s=COMMAND_EVERY_S)
+    wait_for(lambda: hosts_of(mark, folder), "hosts", every_s=COMMAND_EVERY_S)
     disk = shutil.disk_usage(folder)
     for host in hosts_of(mark, folder):
         assert host["disk_total_bytes"] == pytest.approx(disk.used + disk.free, rel=0.01)
@@ -154,8 +147,8 @@ def test_a_worker_that_ends_while_it_starts_is_no_success(mark: str, tmp_path: P
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])
 def test_what_was_started_ends_when_up_is_interrupted(mark: str, tmp_path: Path, number: signal.Signals) -> None:
     with sandbox(mark, "up", "--folder", "sandbox", folder=tmp_path) as up:
-        wait_for(lambda: any("kafka.Kafka" in words for words in command_lines(mark).values()))
+        wait_for(lambda: any("kafka.Kafka" in words for words in command_lines(mark).values()), "a broker")
         up.send_signal(number)
         up.communicate(timeout=60)
     assert up.returncode == (130 if number == signal.SIGINT else -number)
-    wait_for(lambda: not marked(mark))
+    wait_for(lambda: not marked(mark), "the end of all")

@@ -2,16 +2,16 @@
 
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.e2e.waiting import wait_for
 from trimtab_controller.stream.session import spark_archive
 from trimtab_sandbox.broker import free_ports
-from trimtab_sandbox.processes import Processes
+from trimtab_sandbox.processes import Child, Processes
 
 LIMIT_S = 90.0
 """Importing Spark takes seconds on a busy machine."""
@@ -34,16 +34,14 @@ def command(tmp_path: Path) -> list[str]:
     return [sys.executable, "-m", "trimtab_controller.stream", "--config", str(file)]
 
 
-def wait_for(log: Path, text: str) -> None:
-    end = time.monotonic() + LIMIT_S
-    while text not in log.read_text():
-        assert time.monotonic() < end, log.read_text()
-        time.sleep(0.1)
+def said(stream: Child, text: str) -> None:
+    """Wait until it says so."""
+    wait_for(lambda: text in stream.log.read_text(), text, log=stream.log.read_text)
 
 
 def test_without_a_broker_it_waits_says_so_and_ends_on_sigterm(processes: Processes, command: list[str]) -> None:
     stream = processes.start("stream", command)
-    wait_for(stream.log, "next try in 1 s")  # the second try
+    said(stream, "next try in 1 s")  # the second try
     (java,) = psutil.Process(stream.pid).children()
     assert str(spark_archive()) in {each.path for each in java.memory_maps()}, (
         "`make jars` has prepared Spark's classes"
@@ -55,7 +53,7 @@ def test_without_a_broker_it_waits_says_so_and_ends_on_sigterm(processes: Proces
 def test_it_ends_with_the_process_that_started_it(processes: Processes, command: list[str]) -> None:
     start = "import subprocess, sys, time; subprocess.Popen(sys.argv[1:]); time.sleep(600)"
     parent = processes.start("parent", [sys.executable, "-c", start, *command, "--with-parent"])
-    wait_for(parent.log, "next try")
+    said(parent, "next try")
     (stream,) = psutil.Process(parent.pid).children()
     parent.kill()
     stream.wait(60)

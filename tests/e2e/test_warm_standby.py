@@ -1,16 +1,17 @@
 """Two controllers with their own Spark: the second has snapshots as soon as it leads, and none is lost or doubled."""
 
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
+from flights.readback import read_topic
 from tests.controller.stream.test_chunks import snapshot
+from tests.e2e.played_cluster import PROGRAM
 from tests.e2e.sent_reports import report
 from trimtab_controller.kafka.chunks import Chunk, read_chunk
 from trimtab_controller.stream.outlet import Fenced
@@ -20,7 +21,6 @@ from trimtab_protocol.messages.report import encode_report
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Child, Processes
 
-PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
 OLD = r"the (stream has not|last window ended|window that has just come)"
 FRESH = re.compile(rf" INFO (?!.*{OLD})(nothing:|plan \S+:|app:)")
 """A line of the log about a decision on fresh measurements."""
@@ -71,16 +71,8 @@ class Cluster:
 
     def published(self) -> list[Chunk]:
         """All that is on the topic of snapshots; each is one chunk."""
-        settings = {"bootstrap.servers": self.broker.address, "group.id": "all", "enable.partition.eof": True}
-        consumer = Consumer(settings)
-        consumer.assign([TopicPartition(self.topics.snapshots, 0, 0)])
-        chunks = []
-        try:
-            while (message := consumer.poll(10)) is not None and not message.error():
-                chunks.append(read_chunk(message.headers(), message.value()))
-        finally:
-            consumer.close()
-        return chunks
+        rows = read_topic(self.broker.address, self.topics.snapshots)
+        return [read_chunk(row.headers, row.value) for row in rows]
 
     def close(self) -> None:
         self.done.set()

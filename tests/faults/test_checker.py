@@ -175,6 +175,7 @@ def test_the_bounds_are_those_that_the_documentation_states() -> None:
         f"does nothing more after {BOUNDS.holds_s:g} s at most",
         f"another worker lacks a broker and the group rebalances | + {BOUNDS.leaves_s:g} s |",
         f"or in the {BOUNDS.commit_takes_s:g} s that the commit takes",
+        f"waits for half of `broker_rebalance_timeout` ({BOUNDS.in_work_s:g} s), then the event is done again",
     ):
         assert row in text
 
@@ -232,3 +233,30 @@ def test_who_lacks_a_broker_may_have_done_something_twice_only_if_it_left_the_gr
     found = repeats(extracted, counted, deaths_of(facts, extracted, [lacked], BOUNDS))
 
     assert {repeat.death for repeat in found} == {lacked if leaves else None}
+
+
+@pytest.mark.parametrize(
+    ("case", "in_work_s", "times"),
+    [
+        ("longer than a rebalance waits", 30.5, 0),
+        ("not for so long", 29.5, 1),
+        ("by a worker that had died", 30.5, 1),
+        ("committed", 30.5, 1),
+        ("twice more", 30.5, 1),
+    ],
+)
+def test_what_was_in_work_for_too_long_at_a_rebalance_may_be_done_once_more(
+    clean: History, case: str, in_work_s: float, times: int
+) -> None:
+    """An output, a generation that begins so long after it, and one more output about the same flight behind that."""
+    facts = read_facts(clean)
+    row = facts.extracted[len(facts.extracted) // 2]
+    rebalance = replace(facts.generations[0], at=row.at + in_work_s)
+    again = row._replace(offset=10**6, at=rebalance.at + 1.0)
+    died = Strike(case=case, at=row.at + 9.0, over_at=row.at + 9.5, steered_at=again.at, dead=(row.worker,))
+    extracted = copies([*facts.extracted, *[again] * (2 if case == "twice more" else 1)])
+    facts = replace(facts, generations=(rebalance,), commits=facts.commits if case == "committed" else ())
+
+    deaths = deaths_of(facts, extracted, [died] if case == "by a worker that had died" else [], BOUNDS)
+
+    assert len(repeats({row.sequence: extracted[row.sequence]}, {}, deaths)) == times

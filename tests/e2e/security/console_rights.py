@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from tests.e2e.played_cluster import PROGRAM
 from tests.e2e.security.secured_broker import LIMIT_S, Secured
-from tests.e2e.security.test_security import PROGRAM
 from trimtab_client import Access, Client, ProblemError, Unreachable
 from trimtab_sandbox.broker import free_ports
 from trimtab_sandbox.processes import Processes

@@ -8,9 +8,9 @@ import subprocess
 
 from confluent_kafka.admin import AdminClient
 
+from tests.e2e.played_cluster import PROGRAM
 from tests.e2e.security.console_rights import check_console
 from tests.e2e.security.secured_broker import LIMIT_S, Secured
-from tests.e2e.security.test_security import PROGRAM
 from trimtab_controller.kafka.connection import events_obstacle
 from trimtab_protocol.messages.names import topic_settings
 from trimtab_protocol.settings.kafka import for_librdkafka

@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.e2e.in_process import trimtab
+from tests.e2e.played_cluster import PROGRAM
 from tests.e2e.security.secured_broker import LIMIT_S, Secured
-from tests.e2e.security.test_security import PROGRAM, wait_for
+from tests.e2e.waiting import wait_for
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase, encode_ack
@@ -148,7 +149,7 @@ def test_a_stolen_password_and_key_of_one_agent_say_nothing_for_another_host(
         cluster.keys("rotate", step)
     assert [line.split(":")[0] for line in cluster.keys("hosts").splitlines()] == list(HOSTS)
     cluster.start()
-    wait_for(lambda: cluster.seen().keys() == set(HOSTS), cluster.log)
+    wait_for(lambda: cluster.seen().keys() == set(HOSTS), "both hosts", every_s=1.0, log=cluster.log)
     assert cluster.metric("trimtab_controller_hosts_enrolled") == 2
 
     intruder = Intruder(cluster)
@@ -158,7 +159,7 @@ def test_a_stolen_password_and_key_of_one_agent_say_nothing_for_another_host(
         intruder.report()
         return all(cluster.refused(topics.reports, fault) for fault in ("unknown_key", "unsigned"))
 
-    wait_for(is_refused, cluster.log)
+    wait_for(is_refused, "refusals", every_s=1.0, log=cluster.log)
     assert {fault: cluster.refused(topics.acks, fault) for fault in ("unknown_key", "unsigned")} == {
         "unknown_key": 1.0, "unsigned": 1.0,
     }  # fmt: skip
@@ -167,6 +168,6 @@ def test_a_stolen_password_and_key_of_one_agent_say_nothing_for_another_host(
     assert all(value is not None and value <= 100.0 for value in used.values()), used
 
     assert "h0: revoked" in cluster.keys("revoke", "h0")
-    wait_for(lambda: cluster.seen().keys() == {"h1"}, cluster.log)
+    wait_for(lambda: cluster.seen().keys() == {"h1"}, "h1 alone", every_s=1.0, log=cluster.log)
     assert cluster.metric("trimtab_controller_hosts_enrolled") == 1
     assert "h0: revoked" in cluster.keys("hosts")

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +16,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from tests.e2e.played_cluster import PROGRAM
 from tests.e2e.security.certificates import make_certificates
 from tests.e2e.security.secured_broker import BY_EACH, BY_TOKEN, LIMIT_S, ROLES, Secured
+from tests.e2e.waiting import wait_for
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, encode_command
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, topic_settings
@@ -30,14 +32,6 @@ from trimtab_sandbox.processes import Processes
 HERE = Path(__file__).parent
 SPARK = "a-password-of-Spark"
 REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
-PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
-
-
-def wait_for(condition: Callable[[], bool], log: Callable[[], str]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, log()
-        time.sleep(1.0)
 
 
 def test_nobody_writes_what_is_not_theirs_to_say(secured: Secured) -> None:
@@ -196,16 +190,17 @@ def test_all_parts_work_by_sasl_ssl_with_the_rights_of_their_roles_and_no_secret
     def made_the_topics() -> bool:
         return topics.status in secured.admin().list_topics(timeout=30).topics
 
-    wait_for(made_the_topics, world.log)  # the controller did, with the right to create these
+    # The controller did, with the right to create these.
+    wait_for(made_the_topics, "topics", every_s=1.0, log=world.log)
     # Reports went to Spark, a snapshot to the decider, the ownership as it is to the placement, and that to the worker.
-    wait_for(steered_by_a_placement, world.log)
+    wait_for(steered_by_a_placement, "a placement", every_s=1.0, log=world.log)
     now = time.time()
     rejoin = Command(
         cluster=secured.cluster, kind=CommandKind.REJOIN, epoch=Epoch(99, 1), host=HostId("h0"), worker=WorkerId("w0"),
         app=AppId("shop"), issued_at=now, deadline=now + LIMIT_S,
     )  # fmt: skip
     world.command(rejoin)
-    wait_for(lambda: any(ack.phase is Phase.REJOINED for ack in world.acks()), world.log)
+    wait_for(lambda: any(ack.phase is Phase.REJOINED for ack in world.acks()), "a rejoin", every_s=1.0, log=world.log)
 
     assert [row["worker"] for row in world.status()["nodes"]] == ["w0"]
 

@@ -5,8 +5,9 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
+from flights.readback import read_topic
 from tests.e2e.steering.app_names import HOLD
 from tests.e2e.steering.cluster import Cluster, until
 from tests.e2e.steering.run_setup import CHANGELOGS, REGROUP, SOURCE
@@ -21,17 +22,10 @@ WRONG = b"1000000"
 
 def last_record(cluster: Cluster, partition: int) -> tuple[bytes, bytes]:
     """Key and value of the last record of a changelog partition of the table of counts."""
-    reader = Consumer({"bootstrap.servers": cluster.broker.address, "group.id": "marks", "enable.partition.eof": True})
-    reader.assign([TopicPartition(COUNTS, partition, 0)])
-    found: tuple[bytes, bytes] | None = None
-    while (message := reader.poll(20.0)) is not None and not message.error():
-        key, value = message.key(), message.value()
-        assert isinstance(key, bytes)
-        assert isinstance(value, bytes)
-        found = key, value
-    reader.close()
-    assert found is not None, f"{COUNTS}/{partition} has no record"
-    return found
+    *_, last = (row for row in read_topic(cluster.broker.address, COUNTS) if row.partition == partition)
+    assert last.key is not None
+    assert last.value is not None
+    return last.key, last.value
 
 
 @contextlib.contextmanager

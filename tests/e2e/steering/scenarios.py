@@ -28,6 +28,8 @@ class Scenario:
     """What must happen besides, in words."""
     broker: Mapping[str, str] = field(default_factory=dict)
     """Settings of the broker, where they differ from the sandbox's."""
+    loses: tuple[str, ...] = ()
+    """How the complaints begin that there must be: a changelog has lost records."""
     stock: bool = False
     """Stock Faust takes part: what it loses and repeats at its rebalances is its own."""
 

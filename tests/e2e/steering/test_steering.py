@@ -13,35 +13,26 @@ from tests.e2e.steering.changes import upgrade
 from tests.e2e.steering.cluster import Cluster, until
 from tests.e2e.steering.run_setup import Setup
 from tests.e2e.steering.runs import run
-from tests.e2e.steering.scenarios import Scenario, begin, kills, storm
+from tests.e2e.steering.scenarios import Scenario, begin, storm
 from tests.e2e.steering.verdict import Verdict, _Inputs, _judged, steps_back
 
 SHORT = (
     Scenario(
         name="storm on an uncommitted backlog, slow end of recovery",
-        setup=Setup(rate=60.0, preload=600, placed=False, delays_s={"perform_seek": 0.15}),
+        setup=Setup(rate=60.0, preload=600, placed=False, part_size=3, delays_s={"perform_seek": 0.15}),
         act=storm(4),
     ),
     Scenario(
-        name="old owner killed after its commit",
-        setup=Setup(rate=60.0, preload=300, session_s=8.0, heartbeat_s=0.5, took_limit_s=2.0, part_size=3),
-        act=kills(("old_committed",)),
-    ),
-)
-
-CALM = {"rate": 60.0, "preload": 300}
-CHANGED = (
-    Scenario(
         name="topic, table and agent added",
-        setup=Setup(features=(Feature.UNNAMED,), **CALM),  # type: ignore[arg-type]
+        setup=Setup(workers=2, partitions=4, features=(Feature.UNNAMED,), rate=60.0, preload=300),
         act=upgrade(Feature.ORDERS, topics=("orders", "orders_done"), fed="orders", back=False, moves=1),
     ),
 )
-"""`make prove-change` plays all changes, longer, and takes them back."""
+"""`make prove-steering` and `make prove-change` play all, longer; `tests/faults` and the day kill workers."""
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("scenario", [*SHORT, *CHANGED], ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
 def test_nothing_is_lost_or_done_twice(scenario: Scenario, tmp_path: Path) -> None:
     outcome = asyncio.run(run(scenario, tmp_path))
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from flights import readback
 from tests.e2e.steering.app_names import BUCKETS_PER_S, WINDOW_S, Feature, named_for
 from tests.e2e.steering.cluster import Cluster
 from tests.e2e.steering.repeats import oldest_repeat_local_s, oldest_repeat_s
@@ -302,25 +303,9 @@ def _last(rows: Records) -> dict[str, int]:
 
 def read_topic(cluster: Cluster, topic: str) -> Records:
     """All records of one topic."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.broker.address,
-            "group.id": "verdict",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    partitions = cluster.load.partitions.get(topic, cluster.setup.partitions)
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
     rows: Records = defaultdict(list)
-    ended: set[int] = set()
-    while len(ended) < partitions:
-        for message in consumer.consume(5000, 1):
-            if message.error():
-                ended.add(message.partition())
-            else:
-                rows[message.partition()].append((message.key(), message.value(), message.timestamp()[1] / 1e3))
-    consumer.close()
+    for row in readback.read_topic(cluster.broker.address, topic):
+        rows[row.partition].append((row.key, row.value, row.at))
     return rows
 
 

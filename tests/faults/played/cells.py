@@ -64,7 +64,7 @@ MEANINGFUL: dict[str, tuple[tuple[str, ...], str]] = {
         "for longer than sessions: nobody can write, whatever was under way",
     ),
     "worker never ready": (("idle",), "a worker that is not ready takes no part in a round"),
-    "disk full under an agent's journal": (("idle",), "the load shifts meanwhile: it meets every step of the round"),
+    "disk full under an agent's journal": (("idle",), "key groups are to move to its worker: it meets their commands"),
     "disk full under a worker's store": (("idle",), "the load shifts meanwhile: it meets every step of the round"),
     "agent's clock 1 h ahead": (
         ("idle",),

@@ -10,6 +10,7 @@ import psutil
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from flights.watch import read_snapshots
 from tests.faults.played.moments import Target
 from tests.faults.played.stage import UNSEEN, Stage
 from tests.faults.recorded.facts import APP
@@ -30,6 +31,8 @@ CUT_OFF = "broker away|the lease expired|report dropped"
 TWO_BROKERS = "two brokers"
 SECOND_BROKER = f"{BROKER}-2"
 ADMIN_LIMIT_S = 30.0
+JOURNALLED_LIMIT_S = 120.0
+"""Until a command of an operator has reached an agent; a few seconds when all is well."""
 SILENT_BROKER = r"broker \d at \S+ does not answer"
 LEADERS_MOVED = "leaders moved"
 TOO_FEW_COPIES = "NotEnoughReplicas|NOT_ENOUGH_REPLICAS|[Nn]ot enough in-sync"
@@ -288,9 +291,16 @@ def demand_copies(bootstrap: str, count: int) -> None:
 
 # ---------------------------------------------------------------------- disks, clocks
 @fault("disk full under an agent's journal", STOPPED_S, "the journal cannot be written",
-       spares_job=True, needs_round=True, needs_disk=True)  # fmt: skip
+       spares_job=True, needs_disk=True)  # fmt: skip
 def _fill_journal(stage: Stage, target: Target) -> Iterator[None]:
+    """All key groups are to move to its worker: what the agent writes of that is more than fits the last block."""
+    last = read_snapshots(stage.bootstrap, stage.cluster.topics)[-1]
+    others = [str(row.key_group) for row in last.key_groups if row.worker != target.worker]
     with stage.disks[target.host].full():
+        stage.run.trimtab("move", *others, target.worker, "--reason", "to be journalled")
+        stage.holds_within(
+            JOURNALLED_LIMIT_S, lambda: any(note.startswith(f"{target.host} ended") for note in stage.notes)
+        )
         yield
 
 

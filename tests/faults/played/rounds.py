@@ -21,7 +21,11 @@ ROUND_LIMIT_S = 240.0
 
 On a slow and busy machine Spark's first window has come after 250 s.  No promise says how long this takes.
 """
-TRIES = 3
+IN_VAIN = 6
+"""Windows after which a shift will lead to no round: it was chosen by a window of loads that were not as they usually
+are, as behind a kill.
+"""
+TRIES = 4
 REQUEST_LIMIT_S = 10.0
 
 
@@ -81,12 +85,20 @@ class Load:
         at_least = self._stage.settings.beyond_band
         for _ in range(TRIES):
             self.shift(at_least)
-            if (found := begun(ROUND_LIMIT_S)) is not None:
-                return found
+            since = time.time()
+            while not self._is_in_vain(since):  # seldom asked: meanwhile a moment may pass by
+                if (found := begun(self._stage.settings.window_s)) is not None:
+                    return found
             at_least *= 1.5
         status = self._stage.run.watch.poll()
         said = status.decisions[-1].text if status and status.decisions else "nothing"
         raise RunError(f"{TRIES} shifts of the load led to no round; the controller last said: {said}")
+
+    def _is_in_vain(self, since: float) -> bool:
+        """Whether a shift at that time can lead to a round no more, by what the controller has seen since."""
+        status = self._stage.run.watch.poll()
+        seen_s = (status.window_end or 0.0) - since if status and not status.plans_in_flight else 0.0
+        return seen_s > IN_VAIN * self._stage.settings.window_s or time.time() > since + ROUND_LIMIT_S
 
     def shift(self, at_least: float) -> None:
         """Let other key groups grow, so that the load distance is to be `at_least` so many points.  Raises RunError."""

@@ -14,7 +14,7 @@ from tests.faults.played.moments import NEW_APP
 from tests.faults.played.stage import Stage, StageSettings
 from tests.faults.recorded.check import check
 from tests.faults.recorded.history import read_history
-from tests.faults.recorded.verdict import Bounds, Cost, Verdict, Violation
+from tests.faults.recorded.verdict import Cost, Verdict, Violation
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.jars.java import JavaMissingError
 
@@ -117,8 +117,7 @@ def run_stage(cells: Sequence[Cell], stage: Stage, seed: int, halt: Halt) -> lis
 
 def judge(stage: Stage) -> Verdict:
     """What the recorded history of a stage says."""
-    bounds = Bounds(commit_s=stage.settings.commit_s, session_s=stage.settings.session_s)
-    return check(read_history(stage.settings.cluster, *stage.histories), bounds)
+    return check(read_history(stage.settings.cluster, *stage.histories), stage.settings.bounds)
 
 
 def shared_out(verdict: Verdict, played: Sequence[Played]) -> list[list[Violation]]:

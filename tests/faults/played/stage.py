@@ -23,6 +23,7 @@ from tests.faults.played.disks import JOURNAL_MB, STORE_MB, Disk, mounted, obsta
 from tests.faults.played.gate import TAMPERED, Gate
 from tests.faults.recorded.dump import dump
 from tests.faults.recorded.history import Strike, write_files
+from tests.faults.recorded.verdict import Bounds, untimed
 from tests.paths import EXAMPLES, ROOT, python_path
 from trimtab_sandbox.broker import Brokers, Detour, free_ports
 from trimtab_sandbox.cluster import ClusterError, SandboxCluster
@@ -62,6 +63,14 @@ class StageSettings:
     """The app has no state, and is left alone: it is placed when the controller is told to resume."""
     phase_limit_s: float = 15.0
     """How long a hand-over may take to be prepared, and to be done."""
+    timed: bool = True
+    """Whether it is judged how long things take, too."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """By which its history is judged."""
+        make = Bounds if self.timed else untimed
+        return make(commit_s=self.commit_s, session_s=self.session_s)
 
     @property
     def beyond_band(self) -> float:

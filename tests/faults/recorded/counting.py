@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.faults.recorded.facts import DELAYS, SOURCE, Facts, Input, Written
 from tests.faults.recorded.groups import Commit, Generation, Place
@@ -36,9 +36,10 @@ def copies(rows: Iterable[Written]) -> Copies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deaths:
-    """Which outputs a death may have left uncommitted.
+    """Which outputs a death, or a rebalance, may have left uncommitted.
 
     `left` = the workers that left the group because they lacked a broker.
+    `given_up` = outputs of living workers about what was in work for too long at a rebalance, and when that ended.
     `committed_at` = when what an output is about was committed first; an output of which that is not known is missing.
     `last_at` = when each process wrote its last record.
     """
@@ -46,6 +47,7 @@ class Deaths:
     strikes: Sequence[Strike]
     bounds: Bounds
     left: Mapping[Strike, frozenset[str]] = field(default_factory=dict)
+    given_up: Mapping[Written, float] = field(default_factory=dict)
     committed_at: Mapping[Written, float] = field(default_factory=dict)
     last_at: Mapping[str, float] = field(default_factory=dict)
 
@@ -92,7 +94,24 @@ def deaths_of(facts: Facts, extracted: Copies, strikes: Sequence[Strike], bounds
     for row in (*facts.extracted, *facts.counted, *facts.changed):
         last_at[row.process] = max(row.at, last_at.get(row.process, 0.0))
     left = {strike: _left(strike, facts.generations) for strike in strikes}
-    return Deaths(strikes=strikes, bounds=bounds, left=left, committed_at=committed_at, last_at=last_at)
+    deaths = Deaths(strikes=strikes, bounds=bounds, left=left, committed_at=committed_at, last_at=last_at)
+    return replace(deaths, given_up=_given_up(deaths, [each.at for each in facts.generations]))
+
+
+def _given_up(deaths: Deaths, generations: Sequence[float]) -> Mapping[Written, float]:
+    """What had been written for longer than a rebalance waits when the next generation began, and was not committed.
+
+    A rebalance ends or gives up whatever is in work, so only the first generation after an output counts.  What a dead
+    worker left behind, its death has to explain.
+    """
+    found, begun = {}, sorted(generations)
+    for row, committed_at in deaths.committed_at.items():
+        after = begun[bisect_right(begun, row.at) :][:1]
+        if after and committed_at > after[0] >= row.at + deaths.bounds.in_work_s:
+            dying = (strike for strike in deaths.strikes if strike.at <= after[0] and row.at <= strike.over_at)
+            if all(row.worker not in deaths.gone(strike) for strike in dying):
+                found[row] = after[0]
+    return found
 
 
 def _left(strike: Strike, generations: Iterable[Generation]) -> frozenset[str]:
@@ -115,7 +134,8 @@ def _first_commits(commits: Iterable[Commit]) -> Mapping[Place, tuple[list[int],
 def repeats(extracted: Copies, counted: Copies, deaths: Deaths) -> list[Repeat]:
     """Outputs of `extract` beyond the first of an input, and outputs of `sums` beyond one for each of those.
 
-    Each death explains one repeat of what the dead had done and not committed; the other copies it does not.
+    Each death explains one repeat of what the dead had done and not committed; the other copies it does not.  What was
+    given up is due once more.
     """
     found: list[Repeat] = []
     for rows in extracted.values():
@@ -126,6 +146,7 @@ def repeats(extracted: Copies, counted: Copies, deaths: Deaths) -> list[Repeat]:
 
 
 def _beyond(due: int, rows: Sequence[Written], deaths: Deaths) -> Iterator[Repeat]:
+    due += sum(1 for row in rows if rows[-1].at > deaths.given_up.get(row, float("inf")))
     if len(rows) > due:
         explaining = [death for row in rows if (death := deaths.after(row)) is not None]
         for number, row in enumerate(rows[due:]):
@@ -287,12 +308,14 @@ def wrong_sums(facts: Facts, extracted: Copies, strikes: Sequence[Strike], death
 def _counted_again(facts: Facts, extracted: Copies, strikes: Sequence[Strike], deaths: Deaths) -> Mapping[str, int]:
     """How often each key of the table may have been counted again.
 
-    For what `extract` gave on once more; for what a worker wrote and died before its commit; and for what it had in its
-    own store only, which is there when it is started again: then its next record counts on from more than the last.
+    For what `extract` gave on once more, or `sums` did once more because it was given up; for what a worker wrote and
+    died before its commit; and for what it had in its own store only, which is there when it is started again: then its
+    next record counts on from more than the last.
     """
     again = Counter(row.table_key for row in facts.changed if deaths.after(row))
+    given_up = Counter(row.sequence for row in facts.counted if row in deaths.given_up)
     for sent in facts.inputs:
-        again[sent.table_key] += max(0, len(extracted.get(sent.sequence, ())) - 1)
+        again[sent.table_key] += max(0, len(extracted.get(sent.sequence, ())) - 1) + given_up[sent.sequence]
     last: dict[str, tuple[float, int]] = {}
     for row in facts.changed:
         at, flights = last.get(row.table_key, (float("-inf"), 0))

@@ -72,10 +72,21 @@ class Bounds:
     begun then."""
     leaves_s: float = 15.0
     """For which a rebalance waits for a worker that lacks a broker: a quarter of Faust's `broker_rebalance_timeout`."""
+    in_work_s: float = 30.0
+    """For which a rebalance waits for events in work: half of Faust's `broker_rebalance_timeout`.  Then they are given
+    up, and done again."""
     known_s: float = 10.0
     """From a placement's publication until every member of the group follows it."""
     clock_s: float = 0.05
     """By which times of two processes of one machine may differ."""
+
+
+def untimed(commit_s: float, session_s: float) -> Bounds:
+    """Bounds by which what is done is judged, and not how fast: the others are for hosts that have CPU left."""
+    return Bounds(
+        commit_s=commit_s, session_s=session_s, commit_takes_s=5.0,
+        handover_s=60.0, rejoin_s=120.0, goes_on_s=120.0, known_s=60.0, clock_s=0.2,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
