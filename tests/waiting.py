@@ -1,12 +1,24 @@
-"""Wait in a test for what another thread or process does."""
+"""How tests wait: for what happens, within a limit that a slow and busy machine keeps."""
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+LIMIT_S = 240.0
+"""Spark or a worker may start meanwhile."""
 
 
-def wait_for(condition: Callable[[], object], told: Callable[[], object] = lambda: "it did not happen in time") -> None:
-    """Until it is true; after a minute the test fails with what `told` says."""
-    deadline = time.monotonic() + 60.0
-    while not condition():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.02)
+def wait_for(
+    holds: Callable[[], T], what: str = "", *, every_s: float = 0.1, log: Callable[[], object] = lambda: ""
+) -> T:
+    """The first true value of `holds`; fails with `what` did not come, and the log."""
+    deadline = time.monotonic() + LIMIT_S
+    while not (found := holds()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {LIMIT_S:g} s: {what}\n{log()}")
+        time.sleep(every_s)
+    return found

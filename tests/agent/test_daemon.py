@@ -48,7 +48,7 @@ class Agents:
         self.wait_for(lambda: re.search(pattern, self.log.read_text()) is not None)
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        wait_for(condition, self.log.read_text)
+        wait_for(condition, log=self.log.read_text)
 
 
 @pytest.fixture

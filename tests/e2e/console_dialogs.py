@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.waiting import wait_for
+from tests.waiting import wait_for
 from trimtab_client import Client
 
 LIMIT_S = 240.0

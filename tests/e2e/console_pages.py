@@ -27,9 +27,9 @@ from tests.e2e.console_dialogs import (
     the_app,
     unscale,
 )
-from tests.e2e.waiting import wait_for
 from tests.paths import ROOT
 from tests.programs import program
+from tests.waiting import wait_for
 from trimtab_client import Access, Client
 from trimtab_sandbox.cluster import ConsoleAccess, SandboxCluster
 

@@ -6,7 +6,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 
 from tests.e2e.played_cluster import PROGRAM, World
-from tests.e2e.waiting import wait_for
+from tests.waiting import wait_for
 from trimtab_sandbox.broker import free_ports
 
 

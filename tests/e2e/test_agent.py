@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.agent_bench import Bench
 from tests.e2e.fake_worker import APP, OPERATOR
-from tests.e2e.waiting import wait_for
+from tests.waiting import wait_for
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.commands import (
     CommandKind,

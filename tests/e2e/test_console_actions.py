@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect, sync_playwright
 from flights.wire import APP
 from tests.e2e.console_dialogs import LIMIT_S, confirm, intents, opened, running, scale, unscale
 from tests.e2e.console_pages import LIMIT_MS, REFUSED, log_in, new_page
-from tests.e2e.waiting import wait_for
 from tests.programs import program
+from tests.waiting import wait_for
 from trimtab_client import Access, Client
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_sandbox.broker import Topic

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from flights.watch import StatusWatch
-from tests.e2e.waiting import wait_for
 from tests.paths import ROOT
+from tests.waiting import wait_for
 from trimtab_protocol.messages.names import topic_settings
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.broker import Brokers, Topic

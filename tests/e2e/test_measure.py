@@ -15,8 +15,8 @@ from flights.producer import FlightProducer
 from flights.readback import read_table, read_topic, read_totals
 from flights.verify import compare, count_events, expected_sums, flights_sent
 from flights.wire import APP, CHANGELOG, DELAYS, EXTRACT, SOURCE, SUMS, TOTALS, partitions
-from tests.e2e.waiting import wait_for
 from tests.paths import EXAMPLES, ROOT, python_path
+from tests.waiting import wait_for
 from trimtab_protocol.messages.local import PROTOCOL, Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, topic_settings
 from trimtab_protocol.messages.report import WorkerState

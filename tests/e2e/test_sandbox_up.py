@@ -17,8 +17,8 @@ from playwright.sync_api import sync_playwright
 
 from tests.e2e.command_lines import command_lines
 from tests.e2e.console_pages import follow_the_link
-from tests.e2e.waiting import wait_for
 from tests.programs import find
+from tests.waiting import wait_for
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.report import WorkerState, decode_report
 from trimtab_sandbox.marks import bound, end_marked, marked, with_mark

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.waiting import wait_for
+from tests.waiting import wait_for
 from trimtab_controller.stream.session import spark_archive
 from trimtab_sandbox.broker import free_ports
 from trimtab_sandbox.processes import Child, Processes

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from tests.e2e.in_process import trimtab
 from tests.e2e.played_cluster import PROGRAM
 from tests.e2e.security.secured_broker import LIMIT_S, Secured
-from tests.e2e.waiting import wait_for
+from tests.waiting import wait_for
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase, encode_ack

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from tests.e2e.played_cluster import PROGRAM
 from tests.e2e.security.certificates import make_certificates
 from tests.e2e.security.secured_broker import BY_EACH, BY_TOKEN, LIMIT_S, ROLES, Secured
-from tests.e2e.waiting import wait_for
+from tests.waiting import wait_for
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, encode_command
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, topic_settings
