@@ -26,6 +26,7 @@ from tests.e2e.steering.app_names import (
     CARELESS,
     HOLD,
     OTHER_APP,
+    REJOIN,
     SLOW_RECOVERY,
     WINDOW_S,
     Feature,
@@ -35,6 +36,7 @@ from tests.e2e.steering.app_names import (
 from tests.e2e.steering.planted_local import DEFECTS
 from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
+from trimtab_agent.engines.faust.group.in_place import InPlace
 from trimtab_agent.engines.faust.handover import handover as handover
 from trimtab_agent.engines.faust.local.hop import LocalSettings
 from trimtab_agent.engines.faust.safety import store_guard as guarded
@@ -42,6 +44,7 @@ from trimtab_agent.engines.faust.steering.handover_receiver import HandoverRecei
 from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.tables import changelog_reader
 from trimtab_agent.engines.faust.tables import standbys as standby
+from trimtab_agent.engines.faust.transport import consumer
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
@@ -248,11 +251,12 @@ elif Feature.OTHER_NAMES in FEATURES:
 elif Feature.UNNAMED in FEATURES:
     own = {}
 if Feature.STOCK not in FEATURES:
+    consumer.SETTLED_S = SETUP.get("settled_s", 10.0)
     limits = {"took_limit_s": SETUP.get("took_limit_s", 4.0), "drain_limit_s": SETUP.get("drain_limit_s", 10.0)}
     plugin = install(
         app,
         operators=own,
-        settings=SteeringSettings(**limits),
+        settings=SteeringSettings(**limits, in_place=InPlace(SETUP.get("in_place", "off"))),
         local=[regrouped] if Feature.LOCAL in FEATURES else [],
         local_settings=LocalSettings(**SETUP.get("local", {})),
     )
@@ -327,6 +331,17 @@ async def acknowledge() -> None:
                 event.ack()
             not_acknowledged.clear()
             last = time.monotonic()
+
+
+@app.task
+async def rejoin_when_told() -> None:
+    told = FOLDER / f"{WORKER}.{REJOIN}"
+    while SETUP.get("in_place", "off") != "off":
+        await asyncio.sleep(0.02)
+        if told.exists():
+            told.unlink()
+            thread = app.consumer.thread
+            thread.thread_loop.call_soon_threadsafe(thread._consumer._coordinator.request_rejoin)
 
 
 @app.task

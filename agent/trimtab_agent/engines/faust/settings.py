@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from trimtab_agent.engines.faust.group.in_place import InPlace
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteeringSettings:
@@ -40,8 +42,12 @@ class SteeringSettings:
     key groups back after that."""
     took_limit_s: float = 4.0
     """How long the source waits for the target's `took` record before it asks for a rebalance."""
+    in_place: InPlace = InPlace.OFF
+    """Whether the worker goes on with its key groups while its consumer group rebalances.  All workers of an app must
+    say the same, see `docs/guides/upgrade.md`.
+    """
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if not getattr(self, name) > 0:
+            if name != "in_place" and not getattr(self, name) > 0:
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, expected a number above 0")

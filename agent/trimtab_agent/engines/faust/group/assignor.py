@@ -7,6 +7,9 @@ Every member sends two things with its JoinGroup:
   parts it sends only the epoch: the leader waits until it has read it (`GroupWatcher.before_assignment`);
 - the topics it reads, so that members with different versions of the app can share a group (`copartition.py`).
 
+Members may keep what they work on while they join (`in_place.py`).  The leader then gives away only the rest, or, if
+something speaks against it, nothing: all revoke and join once more.
+
 Faust's router asks the assignor who owns a key (`routes.py`).
 """
 
@@ -21,6 +24,7 @@ from faust.assignor.partition_assignor import PartitionAssignor
 from yarl import URL
 
 from trimtab_agent.engines.faust.group.copartition import CoPartitioned, co_partitioned, difference
+from trimtab_agent.engines.faust.group.in_place import COMMON, OWN
 from trimtab_agent.engines.faust.group.member_data import (
     JSON_HERE,
     MAX_DIFFERENCE,
@@ -57,6 +61,10 @@ STOCK_LEADER = "the leader of the consumer group assigns as stock Faust does: it
 """Faust then follows changelogs for the standbys that it assigned.  A hand-over must not follow them as well."""
 
 
+class NotInPlace(Exception):
+    """Why the members of a group must revoke everything before the next assignment."""
+
+
 class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     """Assigns partitions by the placement in the shared state.
 
@@ -68,6 +76,9 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         self._shared = shared
         self._deciding = NO_EPOCH
         self._differs: str | None = None
+        self.protocol = COMMON
+        """Which of its names the broker has chosen for the join under way."""
+        self._in_place = False
         self._addresses: dict[str, str] = {}
         self.routes = shared.routes = Routes(app, self.is_active)
 
@@ -104,9 +115,12 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
 
     # ---- member -> leader
 
-    def metadata(self, topics: set[str]) -> ConsumerProtocolMemberMetadata:
+    def metadata(
+        self, topics: set[str], *, keeps: bool = False, in_place: bool = False
+    ) -> ConsumerProtocolMemberMetadata:
         """JoinGroup data of this member: what it owns now (in-place changes included), what it reads, the placement.
 
+        `keeps`: it goes on with that while it joins.  `in_place`: it can do so the next time.
         Faust's distribution maps are left out: no leader reads them, and they grow with members times partitions.
         """
         placement, signatures = self._shared.newest or (None, ())
@@ -122,6 +136,8 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             layout=write_layout(layout) if layout else None,
             copies=write_copies(self._shared.copies),
             json=JSON_HERE,
+            keeps=keeps,
+            in_place=in_place,
         )
         return ConsumerProtocolMemberMetadata(self.version, sorted(topics), data.dumps())
 
@@ -136,9 +152,14 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             member: ConsumerProtocolMemberMetadata(told.version, list(told.subscription), essence(members[member]))
             for member, told in member_metadata.items()
         }
+        keepers = [member for member, data in members.items() if data.keeps]
         try:
             for data in members.values():
                 self._offer(data)
+            reason = self._against_in_place(members)
+            if reason is not None and (keepers or (self.protocol == OWN and not all(map(_readable, members.values())))):
+                return self._let_revoke(members, reason)
+            self._in_place = reason is None
             steers = self._shared.refusal is None and self._shared.layout is not None
             if steers and self._shared.placement is not None:
                 subscriptions = {member: frozenset(told.subscription) for member, told in member_metadata.items()}
@@ -148,10 +169,38 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                 nothing = Placement(cluster=self._shared.cluster, app=self._shared.app, epoch=NO_EPOCH, owners={})
                 subscriptions = {member: frozenset(told.subscription) for member, told in member_metadata.items()}
                 return self._follow(nothing, cluster, subscriptions, members)
-        except Exception:  # a leader that raises makes the whole group retry for ever
+        except Exception as error:  # a leader that raises makes the whole group retry for ever
+            self._in_place = False
+            if keepers:
+                return self._let_revoke(members, str(error) if isinstance(error, NotInPlace) else repr(error))
             log.exception("the placement cannot be followed; falling back to Faust's own assignment")
             self._deciding, self._differs = NO_EPOCH, twins
         return super()._perform_assignment(cluster, member_metadata)
+
+    def _against_in_place(self, members: Members) -> str | None:
+        """Why members must not keep what they have while they join; None = they may."""
+        if self._shared.refusal is not None or self._shared.layout is None:
+            return "the leader of the group only reports"
+        if self._shared.placement is None:
+            return "there is no placement"
+        if self._differs is not None:
+            return self._differs
+        if not all(map(_readable, members.values())):
+            return "the data of a member cannot be read"
+        if asks := sorted(data.worker for data in members.values() if not data.in_place):
+            return f"{first_few(asks)} asks for it"
+        return None
+
+    def _let_revoke(self, members: Members, reason: str) -> Any:
+        """Give every member what it claims and nobody anything else; all revoke then, and join again."""
+        log.warning("all workers stop for this rebalance: %s", reason)
+        self._in_place, self._deciding = False, NO_EPOCH
+        self._update_member_urls(members)
+        claims = {
+            member: ClientAssignment(actives=dict(data.assignment.actives) if data.keeps else {}, standbys={})
+            for member, data in members.items()
+        }
+        return self._protocol_assignments(claims, {}, {}, {})
 
     def _read(self, member: Member, told: Any, cluster: Any) -> MemberData:
         """Decode one member's data.  A member with unreadable data counts as unknown; the others are unaffected."""
@@ -188,6 +237,10 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         self._update_member_urls(members)
         layouts = {member: self._layout_of(data, subscriptions[member]) for member, data in members.items()}
         self._differs = self._differs or self._difference(layouts, members)
+        if self._differs is not None:
+            self._in_place = False
+            if any(data.keeps for data in members.values()):
+                raise NotInPlace(self._differs)
         assignments = {member: ClientAssignment(actives={}, standbys={}) for member in members}
         topic_groups: dict[str, int] = {}
         by_worker = {data.worker: member for member, data in members.items() if data.worker}
@@ -209,6 +262,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                 previous=_previous(group, members),
                 members=group.members,
                 copies=_copies(group, copies),
+                claims=_claims(group, members),
                 stay=lags,
             )
             for member in group.members:
@@ -295,6 +349,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                         topic_groups=topic_groups,
                         epoch=list(self._deciding),
                         differs=self._differs,
+                        in_place=self._in_place,
                         addresses=self._addresses,
                     ).dumps()
                 ),
@@ -303,6 +358,14 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         }
 
     # ---- leader -> member
+
+    @staticmethod
+    def says_in_place(assignment: Any) -> bool:
+        """Whether the leader says with this assignment that members keep what they own at the next join."""
+        try:
+            return bool(read_member(unzipped(assignment.user_data)).in_place)
+        except BadMessage:
+            return False
 
     def on_assignment(self, assignment: Any) -> None:
         """Adopt the leader's assignment and note which placement it applied.
@@ -348,6 +411,26 @@ def _twins(members: Members) -> str | None:
 def _newest_in_parts(members: Members) -> Epoch:
     """The newest placement that a member has read and does not send along; NO_EPOCH if there is none."""
     return max((Epoch(*data.epoch) for data in members.values() if data.placement is None), default=NO_EPOCH)
+
+
+def _readable(data: MemberData) -> bool:
+    """Whether a member's data could be read, and is that of a plug-in."""
+    return data.worker != ""
+
+
+def _claims(group: CoPartitioned, members: Members) -> dict[int, Member]:
+    """For each partition number, the member that works on any of the group's topics while it joins.
+
+    Raises NotInPlace if there are two.
+    """
+    claims: dict[int, Member] = {}
+    for member in sorted(members):
+        actives = members[member].assignment.actives if members[member].keeps else {}
+        for topic in group.topics & actives.keys():
+            for partition in actives[topic]:
+                if claims.setdefault(partition, member) != member:
+                    raise NotInPlace(f"two workers claim partition {partition} of {topic}")
+    return claims
 
 
 def _rows(placement: Placement, group: CoPartitioned) -> list[Owners]:

@@ -12,7 +12,7 @@ Partitions are of any type here.  Times are seconds of `uptime`, those of *sendi
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from trimtab_agent.engines.faust.safety.fence import Fence
 
@@ -21,6 +21,14 @@ Partition = TypeVar("Partition", bound=Hashable)
 COMMON, OWN = "faust", "trimtab"
 """Names of the group protocol: the one that every Faust worker offers, and the one of members that join in place."""
 NO_GENERATION = -1
+
+
+def group_generation(app: Any) -> int:
+    """The generation of the consumer group that this worker is in; Faust's number, unless it has rejoined in place."""
+    found: int | None = getattr(
+        getattr(app, "_consumer", None), "group_generation", None
+    )  # Faust's own consumer has none
+    return app.consumer_generation_id if found is None else found
 
 
 class InPlace(StrEnum):
@@ -58,17 +66,18 @@ class MemberInPlace(Generic[Partition]):
         the broker, so its claim must stay true."""
         self.doubt: str | None = None
         """Why everything must be revoked before the next join."""
-        self._claim: frozenset[Partition] = frozenset()
+        self._claim: frozenset[Partition] | None = None
 
     def keeps(self, now: float) -> bool:
         """Whether the next join may claim what this member owns."""
         member = self.synced != NO_GENERATION and not self.fence.closed(now) and not self.fence.tripped
         return self.in_place and member and self.doubt is None
 
-    def claim(self, owned: Collection[Partition]) -> None:
-        """A join begins, in which this member goes on with all that it owns; nothing if it has revoked that."""
+    def claim(self, owned: Collection[Partition] | None) -> frozenset[Partition]:
+        """A join begins, in which this member goes on with all that it owns; None: it revokes everything first."""
         self.barrier = True
-        self._claim = frozenset(owned)
+        self._claim = None if owned is None else frozenset(owned)
+        return self._claim or frozenset()
 
     def joined(self, generation: int, sent_at: float) -> None:
         """The JoinGroup sent then was answered well."""
@@ -82,7 +91,7 @@ class MemberInPlace(Generic[Partition]):
         """
         self.fence.in_step(sent_at)
         self.synced, self.in_place = self.generation, in_place
-        claim, given = self._claim, frozenset(given)
+        claim, given = self._claim or frozenset(), frozenset(given)
         change = Change(kept=claim & given, new=given - claim, lost=claim - given)
         if change.lost:
             self.doubt = "the group has given away what this worker works on"
@@ -102,7 +111,7 @@ class MemberInPlace(Generic[Partition]):
 
     def is_late(self, generation: int) -> bool:
         """Whether an answer to a request of this generation says nothing about this member: it is already joining."""
-        return self.barrier or generation != self.generation
+        return generation != self.generation or (self.barrier and self._claim is not None)
 
     def thrown_out(self) -> None:
         """The broker does not know this member any more: others may own all that it has."""

@@ -1,7 +1,7 @@
 """Chooses the owner of each partition of one operator in a rebalance.  Pure.
 
-The placement names owner and standbys; it cannot know which workers are alive.  A key group that a member works on while
-it joins (`claims`) stays with it.  For each other one, in this order:
+The placement names owner and standbys; it cannot know which workers are alive.  A key group that a member works on
+while it joins (`claims`) stays with it.  For each other one, in this order:
 
 1. the first of (owner, standbys) that is a member of the group;
 2. its previous owner;

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from faust.stores.rocksdb import Store
 from faust.types import TP
@@ -22,10 +23,11 @@ from trimtab_agent.engines.faust.tables.bulk_restore import FilesFirst
 from trimtab_agent.engines.faust.tables.other_logs import ends_of
 from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
 from trimtab_agent.engines.faust.tables.windows import close_each_once
+from trimtab_agent.engines.faust.transport.thread import GenerationOver
 from trimtab_agent.engines.outcomes import CommandRefused
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.names import NO_EPOCH, Epoch, OperatorId
+from trimtab_protocol.messages.names import NO_EPOCH, Epoch, KeyGroup, OperatorId
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +164,57 @@ class GroupWatcher:
         if parts.shared.layout is not None and parts.shared.refusal is None:
             parts.work.start(self._look_for_resets(self._committed()))
             parts.work.start(parts.reconciler.settle())
+
+    @property
+    def steers(self) -> bool:
+        """Whether this worker is steered, and does not only report."""
+        return self._parts.shared.refusal is None
+
+    def renewed(self, assignment: Any, new: frozenset[TP], generation: int) -> None:
+        """A rebalance in place has ended.  This worker owns what it owned before, and takes over what is `new`."""
+        parts = self._parts
+        parts.app.assignor.on_assignment(assignment)
+        parts.ownership.withhold(new)
+        if (routes := parts.shared.routes) is not None:
+            routes.stable(parts.app.assignor.assigned_actives())
+        outcome = CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")
+        parts.pending.end_all_prepared(outcome)
+        parts.work.start(self._take_over(new, generation))
+
+    async def _take_over(self, new: frozenset[TP], generation: int) -> None:
+        """Take over what nobody owned; where that fails, as at any rebalance of Faust."""
+        parts, thread = self._parts, self._parts.app.consumer.thread
+        try:
+            await self._adopt(new, generation)
+        except GenerationOver:
+            return  # whoever is given them next takes them over
+        except Exception as fault:
+            log.warning("what the group has given to this worker cannot be taken over in place: %r", fault)
+            await thread.run(thread.stop_and_rejoin, "what it was given cannot be taken over in place")
+            return
+        await parts.reconciler.settle()
+
+    async def _adopt(self, new: frozenset[TP], generation: int) -> None:
+        parts, began = self._parts, time.monotonic()
+        ownership, handover = parts.ownership, parts.handover
+        by_key_group = {tp: ownership.key_group_of(tp.topic, tp.partition) for tp in new}
+        key_groups = {each for each in by_key_group.values() if each is not None}
+        if ownership.sources(key_groups) | ownership.changelogs(key_groups) != {tp for tp in new if by_key_group[tp]}:
+            raise ValueError("only parts of key groups are new")
+        if own := {tp for tp in new if by_key_group[tp] is None}:
+            await handover.adopt_topics(own, generation)
+        warm = {each for each in key_groups if parts.standbys.is_followed([each])}
+        if warm:
+            await handover.adopt(warm, generation)
+
+        async def restore(key_group: KeyGroup) -> None:
+            await parts.reconciler.warm([key_group], generation)
+            await handover.adopt([key_group], generation)
+
+        await asyncio.gather(*map(restore, sorted(key_groups - warm)))
+        if key_groups:
+            seconds = time.monotonic() - began
+            log.info("took over %d key groups, %d of them warm, in %.3f s", len(key_groups), len(warm), seconds)
 
     async def _look_for_resets(self, committed: Mapping[TP, int | None]) -> None:
         """Tell if inputs are read again; then keep what was committed, to compare with it the next time."""

@@ -167,11 +167,11 @@ class WalkedMember:
         if not self.member.keeps(t):
             claims_sticky = self.mode == "out" and Rule.THROWN_OUT not in self.walk.rules
             self.owns = frozenset()
-            self.member.claim(self.sticky if claims_sticky else ())
+            claim = self.member.claim(self.sticky if claims_sticky else None)
         else:
-            self.member.claim(self.owns)
+            claim = self.member.claim(self.owns)
         self.asked = t
-        told = {"new": not self.known, "claim": self.member._claim, "sent": t}
+        told = {"new": not self.known, "claim": claim, "sent": t}
         self.walk.ask(t, self.walk.broker.join, self.number, self.name, **told)
         self.known, self.mode = True, "joining"
 

@@ -48,7 +48,7 @@ def test_a_leader_that_does_not_keep_in_place_makes_members_revoke() -> None:
     change = member.synced_with({1}, 1.1, in_place=False)
     assert not change.lost
     assert member.doubt is not None
-    member.claim(())  # it has revoked
+    member.claim(None)  # it has revoked
     member.joined(6, 2.0)
     member.synced_with({1}, 2.1, in_place=True)
     member.settled()
