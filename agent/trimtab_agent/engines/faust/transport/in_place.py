@@ -7,8 +7,8 @@ allow it, and else lets aiokafka do as ever.  All of it runs in the consumer's t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, Protocol
 
 from aiokafka.client import ConnectionGroup
 from aiokafka.consumer.group_coordinator import JoinGroupRequest
@@ -36,7 +36,6 @@ from trimtab_agent.engines.faust.group.in_place import COMMON, OWN, Change, InPl
 from trimtab_agent.engines.faust.safety.fence import uptime
 
 log = logging.getLogger(__name__)
-R = TypeVar("R")
 
 JOINS: Any = 2
 """JoinGroup and SyncGroup have a connection of their own.  The broker answers a connection's requests one by one, so a
@@ -69,7 +68,7 @@ class JoinInPlace:
         assignor: Any,
         member: MemberInPlace[TP],
         holder: Holder,
-        on_app: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]],
+        on_app: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Awaitable[Any]],
         *,
         mode: Callable[[], InPlace],
     ) -> None:
@@ -123,11 +122,11 @@ class JoinInPlace:
         elif isinstance(request, OffsetCommitRequest):
             codes = {code for _, partitions in response.topics for _, code in partitions}
             over = {IllegalGenerationError.errno, UnknownMemberIdError.errno, RebalanceInProgressError.errno}
-            if codes & over and self.member.is_late(_generation(request)):
+            if codes & over and self.member.is_late(request._consumer_group_generation_id):
                 raise IllegalGenerationError(self._coordinator.group_id)  # aiokafka would leave the group for it
 
     def _heard_beat(self, request: Any, response: Any, sent_at: float) -> None:
-        error, generation = for_code(response.error_code), _generation(request)
+        error, generation = for_code(response.error_code), request._generation_id
         if error in (NoError, RebalanceInProgressError):
             self.member.beat(generation, sent_at, stable=error is NoError)
         elif error is not IllegalGenerationError:
@@ -305,15 +304,6 @@ class JoinInPlace:
             raise error(coordinator.group_id)
         elif error not in AGAIN:
             raise error()
-
-
-def _generation(request: Any) -> int:
-    generation: int = next(
-        getattr(request, name)
-        for name in ("_generation_id", "_consumer_group_generation_id", "generation_id")
-        if hasattr(request, name)
-    )
-    return generation
 
 
 def in_place_rebalance_s(configured_s: float, session_s: float, heartbeat_s: float) -> float:

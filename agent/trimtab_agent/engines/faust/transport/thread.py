@@ -169,7 +169,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         if settings.in_place is InPlace.OFF:
             return
 
-        async def on_app(step: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        async def on_app(step: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(), app.loop))
 
         def mode() -> InPlace:

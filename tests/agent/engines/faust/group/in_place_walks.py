@@ -130,6 +130,8 @@ class WalkedMember:
         )
         self.member: MemberInPlace[int] = MemberInPlace(self.fence)
         self.fence.in_step(t)
+        self.taking: tuple[int, int] | None = None
+        """Generation and partition of a hand-over that has begun here."""
         self.begin(t)
 
     def begin(self, t: int) -> None:
