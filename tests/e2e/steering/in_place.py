@@ -53,8 +53,10 @@ def rejoins(seconds: float, *, moving: bool) -> Act:
 
         disturbing, done = asyncio.create_task(disturb()), 0
         while moving and time.time() < ending:
-            done += bool(await cluster.hand_over(*cluster.pick(2), took_limit_s=6.0))
-            await asyncio.sleep(0.1)
+            if await cluster.hand_over(*cluster.pick(2), took_limit_s=3.0):
+                done += 1
+            else:
+                await cluster.settled()
         await disturbing
         await cluster.settled()
         assert said(cluster, KEPT) > kept + seconds, "hardly a rebalance was in place"
