@@ -33,6 +33,7 @@ from tests.e2e.steering.app_names import (
     named_for,
     note_fault,
 )
+from tests.e2e.steering.planted_in_place import IN_PLACE_DEFECTS
 from tests.e2e.steering.planted_local import DEFECTS
 from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
@@ -91,7 +92,7 @@ if "unguarded" in SETUP["planted"]:
     guarded.StoreGuard._apply_or_end = lambda self, table, apply: apply  # type: ignore[method-assign]
 
 for name in SETUP["planted"]:
-    DEFECTS.get(name, lambda: None)()
+    {**DEFECTS, **IN_PLACE_DEFECTS}.get(name, lambda: None)()
 
 if SETUP.get("link_bytes_s"):
     # Every worker reads changelogs for hand-overs and standbys as if its host had a slow link of its own.

@@ -186,6 +186,7 @@ class GroupWatcher:
         parts, thread = self._parts, self._parts.app.consumer.thread
         try:
             await self._adopt(new, generation)
+            await parts.app.consumer.commit_refused()
         except GenerationOver:
             return  # whoever is given them next takes them over
         except Exception as fault:

@@ -360,6 +360,11 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._generation = generation
         self.watcher.renewed(assignment, new, generation)
 
+    async def commit_refused(self) -> None:
+        """Commit what the group has refused while it rebalanced."""
+        if self._behind - self._held.keys():
+            await self.commit()
+
     async def subscribe(self, topics: Collection[str]) -> None:
         """Subscribe once placement and topics are known (patch topics-known-before-assignment)."""
         self.transport.waits.begin(JOIN)

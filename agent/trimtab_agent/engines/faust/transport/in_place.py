@@ -145,7 +145,11 @@ class JoinInPlace:
         known = coordinator.member_id != JoinGroupRequest.UNKNOWN_MEMBER_ID
         if not (known and subscription.assignment is not None and member.keeps(uptime())):
             return await self._stop_and_join(subscription, before)
-        why_not, data = await self._on_app(lambda: self._take_claim(subscription.topics))
+        try:
+            why_not, data = await self._on_app(lambda: self._take_claim(subscription.topics))
+        except Exception as fault:
+            log.exception("what this worker has cannot be told")
+            why_not, data = repr(fault), b""
         if why_not is not None:
             member.doubt = why_not
             return await self._stop_and_join(subscription, before)
@@ -219,7 +223,11 @@ class JoinInPlace:
             self._coordinator.request_rejoin()
             return
         log.info("generation %d in place: %d partitions kept, %d new", generation, len(change.kept), len(change.new))
-        await self._on_app(lambda: self._renew(assignment, change, generation))
+        try:
+            await self._on_app(lambda: self._renew(assignment, change, generation))
+        except Exception as fault:
+            log.exception("the group's answer cannot be carried out")
+            self.stop(repr(fault))
 
     async def _renew(self, assignment: Any, change: Change[TP], generation: int) -> None:
         self._holder.renew(assignment, change.new, generation)
