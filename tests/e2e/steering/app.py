@@ -37,10 +37,10 @@ from tests.e2e.steering.planted_in_place import IN_PLACE_DEFECTS
 from tests.e2e.steering.planted_local import DEFECTS
 from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
-from trimtab_agent.engines.faust.group.in_place import InPlace
 from trimtab_agent.engines.faust.handover import handover as handover
 from trimtab_agent.engines.faust.local.hop import LocalSettings
 from trimtab_agent.engines.faust.safety import store_guard as guarded
+from trimtab_agent.engines.faust.settings import InPlace
 from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
 from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.tables import changelog_reader

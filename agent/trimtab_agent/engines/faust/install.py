@@ -18,7 +18,6 @@ from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, serve
 
 from trimtab_agent.engines.faust.agent_link import AgentConnection
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
-from trimtab_agent.engines.faust.group.in_place import InPlace
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.local.consumer import LocalSensor, LocalTransport
 from trimtab_agent.engines.faust.local.hop import LocalHop, LocalSettings, local_hop
@@ -26,7 +25,7 @@ from trimtab_agent.engines.faust.measure import Collector, KeyGroupSensor
 from trimtab_agent.engines.faust.private_names import complaints
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.open_files import raise_limit
-from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.settings import InPlace, SteeringSettings
 from trimtab_agent.engines.faust.steering.steering import FaustSteering
 from trimtab_agent.engines.faust.transport.client import Connection, ask_bootstrap_servers_again
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport, keep_what_waits

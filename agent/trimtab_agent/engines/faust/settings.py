@@ -1,8 +1,17 @@
 """Limits of the plug-in's steering part, with units."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from trimtab_agent.engines.faust.group.in_place import InPlace
+
+class InPlace(StrEnum):
+    """Whether a worker rejoins in place."""
+
+    OFF = "off"
+    """It joins as stock Faust does, and no group in place takes it."""
+    LEAVE = "leave"
+    """A group with this worker rebalances as stock Faust does.  Then workers that are off, or older, may join it."""
+    ON = "on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ Every member sends two things with its JoinGroup:
   parts it sends only the epoch: the leader waits until it has read it (`GroupWatcher.before_assignment`);
 - the topics it reads, so that members with different versions of the app can share a group (`copartition.py`).
 
-Members may keep what they work on while they join (`in_place.py`).  The leader then gives away only the rest, or, if
-something speaks against it, nothing: all revoke and join once more.
+Members may keep what they work on while they join (`safety/in_place.py`).  The leader then gives away only the rest, or,
+if something speaks against it, nothing: all revoke and join once more.
 
 Faust's router asks the assignor who owns a key (`routes.py`).
 """
@@ -24,7 +24,6 @@ from faust.assignor.partition_assignor import PartitionAssignor
 from yarl import URL
 
 from trimtab_agent.engines.faust.group.copartition import CoPartitioned, co_partitioned, difference
-from trimtab_agent.engines.faust.group.in_place import COMMON, OWN
 from trimtab_agent.engines.faust.group.member_data import (
     JSON_HERE,
     MAX_DIFFERENCE,
@@ -45,6 +44,7 @@ from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.placing import Member, PlacingReason, place
 from trimtab_agent.engines.faust.group.routes import Distribution, Routes
 from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_agent.engines.faust.safety.in_place import COMMON, OWN
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import BadMessage, Fault, shorten, step
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch, WorkerId

@@ -17,7 +17,7 @@ from faust.types import TP, TopicT
 from faust.web.exceptions import ServiceUnavailable
 from yarl import URL
 
-from trimtab_agent.engines.faust.group.in_place import group_generation
+from trimtab_agent.engines.faust.safety.in_place import group_generation
 from trimtab_agent.engines.faust.safety.placed_keys import MAX_OTHERS, placing, text_of
 from trimtab_protocol.messages.names import WorkerId
 

@@ -30,8 +30,8 @@ from typing import Any
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.in_place import group_generation
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.safety.in_place import group_generation
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.in_work import seconds_to_wait

@@ -1,4 +1,4 @@
-"""Joins the consumer group while the worker goes on with its key groups (`group/in_place.py` has the rules).
+"""Joins the consumer group while the worker goes on with its key groups (`safety/in_place.py` has the rules).
 
 aiokafka revokes everything before it sends a JoinGroup.  `JoinInPlace` takes the place of that step where the rules
 allow it, and else lets aiokafka do as ever.  All of it runs in the consumer's thread, except what it asks of the
@@ -32,8 +32,9 @@ from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 from aiokafka.util import create_future
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.in_place import COMMON, OWN, Change, InPlace, MemberInPlace
 from trimtab_agent.engines.faust.safety.fence import uptime
+from trimtab_agent.engines.faust.safety.in_place import COMMON, OWN, Change, MemberInPlace
+from trimtab_agent.engines.faust.settings import InPlace
 
 log = logging.getLogger(__name__)
 

@@ -34,8 +34,9 @@ from faust.exceptions import ConsumerNotStarted
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.in_place import InPlace, MemberInPlace
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
+from trimtab_agent.engines.faust.safety.in_place import MemberInPlace
+from trimtab_agent.engines.faust.settings import InPlace
 from trimtab_agent.engines.faust.transport.client import silent_brokers, until_answered
 from trimtab_agent.engines.faust.transport.in_place import JoinInPlace
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs

@@ -10,8 +10,8 @@ from aiokafka.protocol.metadata import MetadataResponse_v1
 
 from tests.agent.engines.faust.group.test_assignor import LAYOUT, LEADER_TOPIC, TOPICS, Worker, placement
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
-from trimtab_agent.engines.faust.group.in_place import OWN
 from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_agent.engines.faust.safety.in_place import OWN
 
 
 class Group:

@@ -12,8 +12,9 @@ from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.in_place import COMMON, OWN, InPlace, MemberInPlace
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
+from trimtab_agent.engines.faust.safety.in_place import COMMON, OWN, MemberInPlace
+from trimtab_agent.engines.faust.settings import InPlace
 from trimtab_agent.engines.faust.transport.in_place import JOINS, JoinInPlace, in_place_rebalance_s
 
 MINE = frozenset({TP("in", 0), TP("in", 1)})
@@ -76,7 +77,8 @@ class Worker:
 
     def __init__(self, mode: InPlace = InPlace.ON) -> None:
         self.coordinator, self.member = Coordinator(), MemberInPlace[TP](Fence(10.0, 30.0))
-        self.in_place, self.keeps, self.why_not = True, [], None
+        self.in_place, self.why_not = True, ""
+        self.keeps: list[tuple[bool, bool]] = []
         self.renewed: list[frozenset[TP]] = []
         assignor = SimpleNamespace(metadata=self._metadata, says_in_place=lambda _: self.in_place, protocol=COMMON)
         self.joins = JoinInPlace(self.coordinator, assignor, self.member, self, lambda step: step(), mode=lambda: mode)
@@ -87,7 +89,7 @@ class Worker:
         return SimpleNamespace(encode=lambda: b"data")
 
     def may_keep(self) -> str | None:
-        return self.why_not
+        return self.why_not or None
 
     def owned(self) -> frozenset[TP]:
         return MINE

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.agent.engines.faust.group.in_place_walks import PARTITIONS, TICKS, Rule, Walk
-from trimtab_agent.engines.faust.group.in_place import MemberInPlace
+from tests.agent.engines.faust.safety.in_place_walks import PARTITIONS, TICKS, Rule, Walk
 from trimtab_agent.engines.faust.group.placing import PlacingReason, place
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.in_place import MemberInPlace
 
 WALKS = 300
 MOST_WALKS = 3000

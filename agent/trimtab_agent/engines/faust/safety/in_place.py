@@ -11,7 +11,6 @@ Partitions are of any type here.  Times are seconds of `uptime`, those of *sendi
 
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from trimtab_agent.engines.faust.safety.fence import Fence
@@ -29,16 +28,6 @@ def group_generation(app: Any) -> int:
         getattr(app, "_consumer", None), "group_generation", None
     )  # Faust's own consumer has none
     return app.consumer_generation_id if found is None else found
-
-
-class InPlace(StrEnum):
-    """Whether a worker rejoins in place."""
-
-    OFF = "off"
-    """It joins as stock Faust does, and no group in place takes it."""
-    LEAVE = "leave"
-    """A group with this worker rebalances as stock Faust does.  Then workers that are off, or older, may join it."""
-    ON = "on"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection
 from enum import StrEnum
 from typing import Any
 
-from trimtab_agent.engines.faust.group.in_place import MemberInPlace
 from trimtab_agent.engines.faust.group.placing import place
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.in_place import MemberInPlace
 
 PARTITIONS, SESSION_S, REBALANCE_S, BEAT_S, ANSWER_S = 6, 12, 20, 3, 6
 TICKS = 400
