@@ -7,8 +7,8 @@ Every member sends two things with its JoinGroup:
   parts it sends only the epoch: the leader waits until it has read it (`GroupWatcher.before_assignment`);
 - the topics it reads, so that members with different versions of the app can share a group (`copartition.py`).
 
-Members may keep what they work on while they join (`safety/in_place.py`).  The leader then gives away only the rest, or,
-if something speaks against it, nothing: all revoke and join once more.
+Members may keep what they work on while they join (`safety/in_place.py`).  The leader then gives away only the rest.
+If something speaks against it, it gives nothing away: all revoke and join once more.
 
 Faust's router asks the assignor who owns a key (`routes.py`).
 """
