@@ -116,11 +116,11 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     # ---- member -> leader
 
     def metadata(
-        self, topics: set[str], *, keeps: bool = False, in_place: bool = False
+        self, topics: set[str], *, keeps: bool = False, in_place: bool = False, generation: int = -1
     ) -> ConsumerProtocolMemberMetadata:
         """JoinGroup data of this member: what it owns now (in-place changes included), what it reads, the placement.
 
-        `keeps`: it goes on with that while it joins.  `in_place`: it can do so the next time.
+        `keeps`: it goes on with that while it joins.  `in_place`: it can do so the next time.  `generation`: the last.
         Faust's distribution maps are left out: no leader reads them, and they grow with members times partitions.
         """
         placement, signatures = self._shared.newest or (None, ())
@@ -138,6 +138,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             json=JSON_HERE,
             keeps=keeps,
             in_place=in_place,
+            generation=generation,
         )
         return ConsumerProtocolMemberMetadata(self.version, sorted(topics), data.dumps())
 

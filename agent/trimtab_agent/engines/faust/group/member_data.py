@@ -51,6 +51,9 @@ class MemberData(ClientMetadata, serializer="json", include_metadata=False, name
     """How the member writes JSON: `JSON_HERE`; empty = unknown."""
     keeps: bool = False
     """The member goes on with `assignment` while it joins, so the leader leaves that with it."""
+    generation: int = -1
+    """The last one that the member has synced.  With it the data of no two joins are the same: to a follower that sends
+    the same again the broker answers with the generation that there is, and the assignment of its beginning."""
     in_place: bool = False
     """Of a member: it can join in place.  Of the leader: so will all members at the next join."""
     differs: str | None = None
@@ -75,6 +78,7 @@ def read_member(user_data: bytes) -> MemberData:
     try:
         data: MemberData = MemberData.loads(user_data)
         held = (data.assignment.actives, data.assignment.standbys)
+        check_integer(data.generation, "generation", -1, MAX_COUNT)
         Epoch(*(check_integer(part, "epoch", 0, MAX_COUNT) for part in data.epoch))
         texts = [data.url, data.worker, data.json, *data.signatures, *(topic for each in held for topic in each)]
         texts += [text for text in (data.placement, data.differs) if text is not None]

@@ -175,11 +175,13 @@ class JoinInPlace:
         if (why_not := self._holder.may_keep()) is not None:
             return why_not, b""
         self.member.claim(self._holder.owned())
-        return None, self._assignor.metadata(topics, keeps=True, in_place=self._takes_part).encode()
+        return None, self._data(topics, keeps=True)
 
-    @property
-    def _takes_part(self) -> bool:
-        return self._mode() is InPlace.ON and self._ask_all is None
+    def _data(self, topics: Collection[str], *, keeps: bool) -> bytes:
+        in_place = self._mode() is InPlace.ON and self._ask_all is None
+        generation = self.member.synced
+        data: bytes = self._assignor.metadata(topics, keeps=keeps, in_place=in_place, generation=generation).encode()
+        return data
 
     async def _stop_and_join(self, subscription: Any, before: Any) -> Any:
         if self._has_joined and not self._coordinator._performed_join_prepare:
@@ -193,7 +195,7 @@ class JoinInPlace:
     async def _rejoin_with_nothing(self, subscription: Any) -> bool:
         """In the place of aiokafka's join, which sends one JoinGroup for each name.  All is revoked by now."""
         coordinator = self._coordinator
-        data = self._assignor.metadata(subscription.topics, keeps=False, in_place=self._takes_part).encode()
+        data = self._data(subscription.topics, keeps=False)
         # After an answer that it is not in place, the common name is preferred: if the broker takes it, nobody keeps
         # anything, whatever the members' data say.
         last = self.member.synced >= 0 and not self.member.in_place

@@ -79,12 +79,14 @@ class Worker:
         self.coordinator, self.member = Coordinator(), MemberInPlace[TP](Fence(10.0, 30.0))
         self.in_place, self.why_not = True, ""
         self.keeps: list[tuple[bool, bool]] = []
+        self.told_in: list[int] = []
         self.renewed: list[frozenset[TP]] = []
         assignor = SimpleNamespace(metadata=self._metadata, says_in_place=lambda _: self.in_place, protocol=COMMON)
         self.joins = JoinInPlace(self.coordinator, assignor, self.member, self, lambda step: step(), mode=lambda: mode)
         self.subscription = SimpleNamespace(topics={"in"}, active=True, assignment=object())
 
-    def _metadata(self, topics: Any, *, keeps: bool, in_place: bool) -> Any:
+    def _metadata(self, topics: Any, *, keeps: bool, in_place: bool, generation: int) -> Any:
+        self.told_in.append(generation)
         self.keeps.append((keeps, in_place))
         return SimpleNamespace(encode=lambda: b"data")
 
@@ -128,6 +130,7 @@ def test_the_first_join_offers_both_names_and_the_next_only_its_own(worker: Work
     assert worker.keeps == [(False, True), (True, True)]
     assert worker.coordinator.revoked == 1
     assert worker.renewed == [{TP("in", 2)}]
+    assert worker.told_in == [-1, 4]  # else the broker might answer with the assignment that generation 4 began with
     assert not worker.member.barrier
 
 
