@@ -98,10 +98,10 @@ async def play(cluster: Cluster) -> list[Watched]:
 
 
 def longest_gaps(times: dict[int, list[float]], began: float, ended: float) -> dict[int, float]:
-    """Partition -> longest time between two of its events, of those between that touch this span."""
+    """Partition -> longest time without one of its events in this span."""
     found = {}
     for partition, seen in times.items():
-        steps = [b - a for a, b in pairwise(seen) if b >= began and a <= ended]
+        steps = [min(b, ended) - max(a, began) for a, b in pairwise(seen) if b >= began and a <= ended]
         found[partition] = max(steps, default=ended - began)
     return found
 
@@ -146,9 +146,9 @@ def main() -> None:
                 workers=workers, partitions=asked.key_groups, keys=asked.key_groups, rate=asked.rate, preload=0,
                 session_s=SESSION_S, heartbeat_s=HEARTBEAT_S, in_place=mode,
             )  # fmt: skip
-            with tempfile.TemporaryDirectory(prefix="membership-") as folder:
-                lines, verdict = asyncio.run(run(setup, Path(folder)))
-            print(f"\n{workers} workers, {asked.key_groups} key groups, in place: {mode}")
+            folder = Path(tempfile.mkdtemp(prefix="membership-"))
+            print(f"\n{workers} workers, {asked.key_groups} key groups, in place: {mode}; logs: {folder}", flush=True)
+            lines, verdict = asyncio.run(run(setup, folder))
             print("\n".join(lines))
             print(
                 f"{verdict.sent} inputs: lost {sum(verdict.lost.values())}, "

@@ -52,8 +52,8 @@ class SteeringSettings:
     took_limit_s: float = 4.0
     """How long the source waits for the target's `took` record before it asks for a rebalance."""
     in_place: InPlace = InPlace.OFF
-    """Whether the worker goes on with its key groups while its consumer group rebalances.  All workers of an app must
-    say the same, see `docs/guides/upgrade.md`.
+    """Whether the worker goes on with its key groups while its consumer group rebalances, see
+    `docs/concepts/how-it-moves.md`.
     """
 
     def __post_init__(self) -> None:

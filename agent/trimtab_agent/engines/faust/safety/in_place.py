@@ -31,7 +31,7 @@ def group_generation(app: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[Partition]):
+class AssignmentChange(Generic[Partition]):
     """What the group's answer means for a member: what it goes on with, what it gets, and what it must not touch."""
 
     kept: frozenset[Partition]
@@ -73,7 +73,9 @@ class MemberInPlace(Generic[Partition]):
         self.generation = generation
         self.fence.in_step(sent_at)
 
-    def synced_with(self, given: Collection[Partition], sent_at: float, *, in_place: bool) -> Change[Partition]:
+    def synced_with(
+        self, given: Collection[Partition], sent_at: float, *, in_place: bool
+    ) -> AssignmentChange[Partition]:
         """The SyncGroup sent then was answered well.
 
         If this member must not go on with all of its claim, it is in doubt afterwards, and the barrier stays.
@@ -81,7 +83,7 @@ class MemberInPlace(Generic[Partition]):
         self.fence.in_step(sent_at)
         self.synced, self.in_place = self.generation, in_place
         claim, given = self._claim or frozenset(), frozenset(given)
-        change = Change(kept=claim & given, new=given - claim, lost=claim - given)
+        change = AssignmentChange(kept=claim & given, new=given - claim, lost=claim - given)
         if change.lost:
             self.doubt = "the group has given away what this worker works on"
         elif claim and not in_place:

@@ -33,7 +33,7 @@ from aiokafka.util import create_future
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import uptime
-from trimtab_agent.engines.faust.safety.in_place import COMMON, OWN, Change, MemberInPlace
+from trimtab_agent.engines.faust.safety.in_place import COMMON, OWN, AssignmentChange, MemberInPlace
 from trimtab_agent.engines.faust.settings import InPlace
 
 log = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class JoinInPlace:
             log.exception("the group's answer cannot be carried out")
             self.stop(repr(fault))
 
-    async def _renew(self, assignment: Any, change: Change[TP], generation: int) -> None:
+    async def _renew(self, assignment: Any, change: AssignmentChange[TP], generation: int) -> None:
         self._holder.renew(assignment, change.new, generation)
         self.member.settled()
 
