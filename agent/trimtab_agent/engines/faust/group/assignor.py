@@ -246,7 +246,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         topic_groups: dict[str, int] = {}
         by_worker = {data.worker: member for member, data in members.items() if data.worker}
         copies = {member: self._copies_of(data) for member, data in members.items()}
-        newest = _newest_in_parts(members)
+        newest, applied = _newest_in_parts(members), True
         if lags := newest > placement.epoch:
             log.warning("placement %s could not be read in time: key groups stay with their owners", newest)
         for number, group in enumerate(self._groups(layouts, subscriptions, count)):
@@ -257,13 +257,15 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                     ", ".join(sorted(group.topics)),
                 )
                 continue
+            wanted, claims = [_members(row, by_worker) for row in _rows(placement, group)], _claims(group, members)
+            applied = applied and all(_first(wanted[at]) in (None, member) for at, member in claims.items())
             placed = place(
-                [_members(row, by_worker) for row in _rows(placement, group)],
+                wanted,
                 partitions=group.partitions,
                 previous=_previous(group, members),
                 members=group.members,
                 copies=_copies(group, copies),
-                claims=_claims(group, members),
+                claims=claims,
                 stay=lags,
             )
             for member in group.members:
@@ -272,7 +274,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                     assignments[member].actives[topic] = list(owned)
             if group.operators:
                 _log_exceptions(group, placed.values())
-        self._deciding = placement.epoch
+        self._deciding = placement.epoch if applied else NO_EPOCH
         return self._protocol_assignments(
             assignments,
             self._get_changelog_distribution(assignments),
@@ -465,6 +467,11 @@ def _copies(group: CoPartitioned, copies: Mapping[Member, Sequence[Copy]]) -> di
 
 def _members(row: Owners, by_worker: Mapping[str, Member]) -> list[Member | None]:
     return [by_worker.get(worker) for worker in row]
+
+
+def _first(row: Sequence[Member | None]) -> Member | None:
+    """The owner that the placement names, if it is a member."""
+    return row[0] if row else None
 
 
 def _log_exceptions(group: CoPartitioned, placed: Iterable[tuple[Member, PlacingReason]]) -> None:

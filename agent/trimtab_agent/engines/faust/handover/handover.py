@@ -289,14 +289,17 @@ class KeyGroupHandover:
         self._standbys.prefer(changelogs)
         try:
             while not self._standbys.has(ends):
-                self.check(generation)
+                self._check_adopted(key_groups, generation)
                 await asyncio.sleep(POLL_S)
         finally:
             self._standbys.prefer_no_more(changelogs)
+        self._check_adopted(key_groups, generation)
+        await self._begin(key_groups, offsets, ends, generation)
+
+    def _check_adopted(self, key_groups: Collection[KeyGroup], generation: int) -> None:
         self.check(generation)
         if any(map(self._ownership.holds, key_groups)) or not self._standbys.is_followed(key_groups):
             raise Denied(Refusal.NOT_PREPARED, "owned here already, or its changelogs are not followed")
-        await self._begin(key_groups, offsets, ends, generation)
 
     async def adopt_topics(self, tps: Collection[TP], generation: int) -> None:
         """Take over partitions of Faust's own topics that nobody had at the last join."""

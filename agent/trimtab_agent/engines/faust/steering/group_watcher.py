@@ -148,6 +148,7 @@ class GroupWatcher:
             routes.rebalancing()
         outcome = CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")
         self._parts.pending.end_all_prepared(outcome)
+        self._parts.pending.adopted = frozenset()
 
     def stable(self) -> None:
         """Tables are restored and sources are open."""
@@ -179,6 +180,8 @@ class GroupWatcher:
             routes.stable(parts.app.assignor.assigned_actives())
         outcome = CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")
         parts.pending.end_all_prepared(outcome)
+        key_groups = (parts.ownership.key_group_of(tp.topic, tp.partition) for tp in new)
+        parts.pending.adopted = frozenset(key_group for key_group in key_groups if key_group is not None)
         parts.work.start(self._take_over(new, generation))
 
     async def _take_over(self, new: frozenset[TP], generation: int) -> None:
@@ -186,6 +189,8 @@ class GroupWatcher:
         parts, thread = self._parts, self._parts.app.consumer.thread
         try:
             await self._adopt(new, generation)
+            if parts.handover.generation == generation:
+                parts.pending.adopted = frozenset()
             await parts.app.consumer.commit_refused()
         except GenerationOver:
             return  # whoever is given them next takes them over
@@ -197,12 +202,11 @@ class GroupWatcher:
 
     async def _adopt(self, new: frozenset[TP], generation: int) -> None:
         parts, began = self._parts, time.monotonic()
-        ownership, handover = parts.ownership, parts.handover
-        by_key_group = {tp: ownership.key_group_of(tp.topic, tp.partition) for tp in new}
-        key_groups = {each for each in by_key_group.values() if each is not None}
-        if ownership.sources(key_groups) | ownership.changelogs(key_groups) != {tp for tp in new if by_key_group[tp]}:
+        ownership, handover, key_groups = parts.ownership, parts.handover, parts.pending.adopted
+        whole = ownership.sources(key_groups) | ownership.changelogs(key_groups)
+        if not whole <= new or any(ownership.key_group_of(tp.topic, tp.partition) for tp in new - whole):
             raise ValueError("only parts of key groups are new")
-        if own := {tp for tp in new if by_key_group[tp] is None}:
+        if own := new - whole:
             await handover.adopt_topics(own, generation)
         warm = {each for each in key_groups if parts.standbys.is_followed([each])}
         if warm:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, Protocol
 
-from aiokafka.client import ConnectionGroup
 from aiokafka.consumer.group_coordinator import JoinGroupRequest
 from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import (
@@ -320,6 +319,3 @@ class JoinInPlace:
 def in_place_rebalance_s(configured_s: float, session_s: float, heartbeat_s: float) -> float:
     """The rebalance time-out that a member in place tells the broker."""
     return max(configured_s, session_s + HEARTBEATS * heartbeat_s)
-
-
-assert ConnectionGroup.COORDINATION != JOINS

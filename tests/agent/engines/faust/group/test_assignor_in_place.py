@@ -12,6 +12,7 @@ from tests.agent.engines.faust.group.test_assignor import LAYOUT, LEADER_TOPIC, 
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.safety.in_place import OWN
+from trimtab_protocol.messages.names import NO_EPOCH
 
 
 class Group:
@@ -74,6 +75,7 @@ def test_what_is_claimed_stays_whatever_the_placement_says(group: Group) -> None
     assert group.owners == AS_PLACED
     assert [worker.owns(LEADER_TOPIC) for worker in group.workers.values()] == leads
     assert set(group.in_place.values()) == {True}
+    assert {worker.shared.applied for worker in group.workers.values()} == {NO_EPOCH}  # a `rejoin` command is not done
 
 
 def test_only_what_nobody_claims_is_given_away(group: Group) -> None:
