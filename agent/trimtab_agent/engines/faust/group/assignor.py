@@ -78,7 +78,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         self._differs: str | None = None
         self.protocol = COMMON
         """Which of its names the broker has chosen for the join under way."""
-        self._in_place = False
+        self._in_place = self._revoke = False
         self._addresses: dict[str, str] = {}
         self.routes = shared.routes = Routes(app, self.is_active)
 
@@ -146,14 +146,14 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
 
     def _perform_assignment(self, cluster: Any, member_metadata: Mapping[Member, Any]) -> Any:
         members = {member: self._read(member, told, cluster) for member, told in member_metadata.items()}
-        self._deciding, self._differs = NO_EPOCH, (twins := _twins(members))
+        self._deciding, self._differs, self._revoke = NO_EPOCH, (twins := _twins(members)), False
         self._addresses = {data.worker: data.url for data in members.values() if data.worker}
         # If stock Faust has to assign instead, it must not trip over data that this assignor could not read.
         member_metadata = {
             member: ConsumerProtocolMemberMetadata(told.version, list(told.subscription), essence(members[member]))
             for member, told in member_metadata.items()
         }
-        keepers = [member for member, data in members.items() if data.keeps]
+        keepers = [member for member, data in members.items() if data.keeps and any(data.assignment.actives.values())]
         try:
             for data in members.values():
                 self._offer(data)
@@ -195,7 +195,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     def _let_revoke(self, members: Members, reason: str) -> Any:
         """Give every member what it claims and nobody anything else; all revoke then, and join again."""
         log.warning("all workers stop for this rebalance: %s", reason)
-        self._in_place, self._deciding = False, NO_EPOCH
+        self._in_place, self._revoke, self._deciding = False, True, NO_EPOCH
         self._update_member_urls(members)
         claims = {
             member: ClientAssignment(actives=dict(data.assignment.actives) if data.keeps else {}, standbys={})
@@ -353,6 +353,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                         epoch=list(self._deciding),
                         differs=self._differs,
                         in_place=self._in_place,
+                        revoke=self._revoke,
                         addresses=self._addresses,
                     ).dumps()
                 ),
@@ -363,12 +364,13 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     # ---- leader -> member
 
     @staticmethod
-    def says_in_place(assignment: Any) -> bool:
-        """Whether the leader says with this assignment that members keep what they own at the next join."""
+    def leader_says(assignment: Any) -> tuple[bool, bool]:
+        """Whether members keep what they own at the next join, and whether they must revoke it and join at once."""
         try:
-            return bool(read_member(unzipped(assignment.user_data)).in_place)
+            data = read_member(unzipped(assignment.user_data))
         except BadMessage:
-            return False
+            return False, False
+        return data.in_place, data.revoke
 
     def on_assignment(self, assignment: Any) -> None:
         """Adopt the leader's assignment and note which placement it applied.

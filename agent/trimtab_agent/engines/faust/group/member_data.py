@@ -54,6 +54,8 @@ class MemberData(ClientMetadata, serializer="json", include_metadata=False, name
     generation: int = -1
     """The last one that the member has synced.  With it the data of no two joins are the same: to a follower that sends
     the same again the broker answers with the generation that there is, and the assignment of its beginning."""
+    revoke: bool = False
+    """Set by the leader: all give up what they have, and join again."""
     in_place: bool = False
     """Of a member: it can join in place.  Of the leader: so will all members at the next join."""
     differs: str | None = None
@@ -83,7 +85,7 @@ def read_member(user_data: bytes) -> MemberData:
         texts = [data.url, data.worker, data.json, *data.signatures, *(topic for each in held for topic in each)]
         texts += [text for text in (data.placement, data.differs) if text is not None]
         texts += [text for each in data.addresses.items() for text in each]
-        flags = (data.keeps, data.in_place)
+        flags = (data.keeps, data.revoke, data.in_place)
         sound = all(isinstance(text, str) for text in texts) and all(isinstance(each, dict) for each in held)
         sound = sound and all(isinstance(flag, bool) for flag in flags)
     except BadMessage:

@@ -74,7 +74,7 @@ class MemberInPlace(Generic[Partition]):
         self.fence.in_step(sent_at)
 
     def synced_with(
-        self, given: Collection[Partition], sent_at: float, *, in_place: bool
+        self, given: Collection[Partition], sent_at: float, *, in_place: bool, revoke: bool = False
     ) -> AssignmentChange[Partition]:
         """The SyncGroup sent then was answered well.
 
@@ -86,7 +86,7 @@ class MemberInPlace(Generic[Partition]):
         change = AssignmentChange(kept=claim & given, new=given - claim, lost=claim - given)
         if change.lost:
             self.doubt = "the group has given away what this worker works on"
-        elif claim and not in_place:
+        elif revoke or (claim and not in_place):
             self.doubt = "the leader of the group asks for it"
         return change
 

@@ -209,8 +209,13 @@ class JoinInPlace:
         protocol, sent_at, told = answer
         assignment = ConsumerProtocol.ASSIGNMENT.decode(told)
         given = {TP(*tp) for tp in assignment.partitions()}
-        self.member.synced_with(given, sent_at, in_place=self._assignor.says_in_place(assignment))
-        self._has_joined, self._ask_all = True, None
+        in_place, revoke = self._assignor.leader_says(assignment)
+        self.member.synced_with(given, sent_at, in_place=in_place, revoke=revoke)
+        self._ask_all = None
+        if revoke:
+            coordinator.request_rejoin()
+            return False
+        self._has_joined = True
         await coordinator._on_join_complete(coordinator.generation, coordinator.member_id, protocol, told)
         self.member.settled()
         return True
@@ -219,8 +224,8 @@ class JoinInPlace:
         _, sent_at, told = answer
         assignment, generation = ConsumerProtocol.ASSIGNMENT.decode(told), self._coordinator.generation
         given = {TP(*tp) for tp in assignment.partitions()}
-        in_place = self._assignor.says_in_place(assignment)
-        change = self.member.synced_with(given, sent_at, in_place=in_place)
+        in_place, revoke = self._assignor.leader_says(assignment)
+        change = self.member.synced_with(given, sent_at, in_place=in_place, revoke=revoke)
         if self.member.doubt is not None:
             self._coordinator.request_rejoin()
             return

@@ -21,6 +21,7 @@ class Group:
     def __init__(self) -> None:
         self.workers = {f"m{number}": Worker(number) for number in range(3)}
         self.in_place: dict[str, bool] = {}
+        self.revoke = False
         rows = [("w0",), ("w0",), ("w1",), ("w1",), ("w2",), ("w2",)]
         self.workers["m0"].shared.offer(placement(1, rows, rows))
         self.join()
@@ -43,7 +44,7 @@ class Group:
         assigned = leader.assign(cluster, told)
         for member, worker in self.workers.items():
             assignment = ConsumerProtocolMemberAssignment.decode(assigned[member].encode())
-            self.in_place[member] = PlacementAssignor.says_in_place(assignment)
+            self.in_place[member], self.revoke = PlacementAssignor.leader_says(assignment)
             worker.assignor.on_assignment(assignment)
 
     @property
@@ -93,12 +94,20 @@ def test_one_that_asks_stops_all_and_nobody_gets_anything_new(group: Group) -> N
     assert set(group.in_place.values()) == {True}
 
 
+def test_nobody_revokes_where_nobody_has_anything(group: Group) -> None:
+    for worker in group.workers.values():
+        worker.assignor._assignment.actives.clear()
+    group.join(keeps=["m0", "m1"], asks=["m2"])
+    assert group.owners == AS_PLACED
+    assert not group.revoke
+
+
 def test_data_that_cannot_be_read_may_hide_a_claim(group: Group) -> None:
     group.join(keeps=["m0", "m1"], unreadable=["m2"])
     assert group.owners == {"m0": [0, 1], "m1": [2, 3], "m2": []}
     group.join(unreadable=["m2"])
     assert group.owners == {"m0": [], "m1": [], "m2": []}
-    assert set(group.in_place.values()) == {False}
+    assert group.revoke
 
 
 def test_two_claims_of_one_partition_stop_all(group: Group) -> None:

@@ -81,7 +81,10 @@ class Worker:
         self.keeps: list[tuple[bool, bool]] = []
         self.told_in: list[int] = []
         self.renewed: list[frozenset[TP]] = []
-        assignor = SimpleNamespace(metadata=self._metadata, says_in_place=lambda _: self.in_place, protocol=COMMON)
+        self.revoke = False
+        assignor = SimpleNamespace(
+            metadata=self._metadata, leader_says=lambda _: (self.in_place, self.revoke), protocol=COMMON
+        )
         self.joins = JoinInPlace(self.coordinator, assignor, self.member, self, lambda step: step(), mode=lambda: mode)
         self.subscription = SimpleNamespace(topics={"in"}, active=True, assignment=object())
 
@@ -166,6 +169,19 @@ def test_it_revokes_when_the_leader_says_so_and_then_prefers_the_common_name(wor
     worker.join()
     assert worker.coordinator.offered[-1] == [COMMON, OWN]
     assert worker.coordinator.revoked == 2
+
+
+def test_it_joins_again_when_all_shall_revoke_though_it_has_nothing(worker: Worker) -> None:
+    worker.joins.stop_all("a test")
+    worker.in_place, worker.revoke = False, True
+    worker.answer(5)
+    assert worker.join() is None
+    assert worker.coordinator._rejoin_needed_fut.done()
+    worker.in_place, worker.revoke = True, False
+    worker.answer(6, 0, 1, protocol=COMMON)
+    worker.join()
+    assert not worker.member.barrier
+    assert worker.keeps[1:] == [(False, False), (False, True)]
 
 
 @pytest.mark.parametrize("why", ["doubt", "fence", "not restored", "thrown out", "new subscription"])
