@@ -1,8 +1,9 @@
 """Random walks of a consumer group whose members rejoin in place: can two of them work on one partition at once?
 
 The members follow the product's own rules (`MemberInPlace`, `Fence`, `place`); the broker here answers as a real one
-was seen to answer.  Messages are late or lost; members are stopped, killed and started, and hand partitions over.
-A tick is a second.  Each rule can be switched off.
+was seen to answer.  Messages are late or lost; members are stopped, killed and started, and hand partitions over; some
+ask that all revoke.  Stock members come and go, which know only the common protocol, revoke before each join, and as
+leaders give away anything.  A tick is a second.  Each rule can be switched off.
 """
 
 import random
@@ -12,10 +13,13 @@ from typing import Any
 
 from trimtab_agent.engines.faust.group.placing import place
 from trimtab_agent.engines.faust.safety.fence import Fence
-from trimtab_agent.engines.faust.safety.in_place import MemberInPlace
+from trimtab_agent.engines.faust.safety.in_place import COMMON, OWN, MemberInPlace
 
 PARTITIONS, SESSION_S, REBALANCE_S, BEAT_S, ANSWER_S = 6, 12, 20, 3, 6
 TICKS = 400
+
+Answer = tuple[dict[str, frozenset[int]], bool, bool]
+"""What a leader answers: who gets what, whether the group is in place, and whether all must revoke and join again."""
 
 
 class Rule(StrEnum):
@@ -26,17 +30,19 @@ class Rule(StrEnum):
     CLAIMS_STAY = "what is claimed stays"
     THROWN_OUT = "a member that was thrown out claims nothing"
     SESSION = "the fence closes a session after the last good answer"
+    OWN_NAME = "a member that claims anything offers only its own protocol"
     IN_STEP = "the fence closes a rebalance time-out after the last step"
 
 
 class WalkedBroker:
-    """The coordinator of the group, with one protocol."""
+    """The coordinator of the group."""
 
     def __init__(self, walk: "Walk") -> None:
         self.walk, self.state, self.generation, self.leader = walk, "empty", 0, ""
         self.members: dict[str, dict[str, Any]] = {}
         self.until = 0
-        self.rows: dict[str, frozenset[int]] = {}
+        self.rows: Answer = ({}, False, False)
+        self.protocol = COMMON
 
     def prepare(self, t: int) -> None:
         if self.state != "preparing":
@@ -70,19 +76,25 @@ class WalkedBroker:
         self.state, self.until = "completing", t + REBALANCE_S
         if self.leader not in self.members:
             self.leader = self.walk.dice.choice(sorted(self.members))
-        claims = {name: each["claim"] for name, each in self.members.items()}
+        offered = [set(each["names"]) for each in self.members.values()]
+        self.protocol = OWN if OWN in set.intersection(*offered) else COMMON
+        claims = {name: (each["claim"], each["in_place"]) for name, each in self.members.items()}
         for name, each in self.members.items():
             each.update(synced=False, beat=t)
             told = {"generation": self.generation, "claims": claims if name == self.leader else None}
             self.walk.answer(t, each["owner"], "joined", name, sent=each["sent"], **told)
 
-    def join(self, t: int, owner: int, name: str, *, new: bool, claim: frozenset[int], sent: int) -> None:
+    def join(self, t: int, owner: int, name: str, *, new: bool, sent: int, **offer: Any) -> None:
         if name not in self.members and not new:
             self.walk.answer(t, owner, "unknown", name)
             return
+        supported = set.intersection({OWN, COMMON}, *(each["names"] for each in self.members.values()))
+        if not supported & set(offer["names"]):
+            self.walk.answer(t, owner, "inconsistent", name)
+            return
         self.prepare(t)
         before = self.members.get(name, {"beat": t, "synced": False})
-        self.members[name] = {**before, "joined": True, "claim": claim, "owner": owner, "sent": sent}
+        self.members[name] = {**before, **offer, "joined": True, "owner": owner, "sent": sent}
 
     def sync(self, t: int, owner: int, name: str, *, generation: int, rows: Any, sent: int) -> None:
         each = self.members.get(name)
@@ -100,8 +112,9 @@ class WalkedBroker:
 
     def give(self, t: int, name: str) -> None:
         each = self.members[name]
-        told = {"generation": self.generation, "given": self.rows.get(name, frozenset()), "sent": each["sync_sent"]}
-        self.walk.answer(t, each["owner"], "synced", name, **told)
+        rows, in_place, revoke = self.rows
+        told = {"generation": self.generation, "given": rows.get(name, frozenset()), "sent": each["sync_sent"]}
+        self.walk.answer(t, each["owner"], "synced", name, in_place=in_place, revoke=revoke, **told)
 
     def beat(self, t: int, owner: int, name: str, *, generation: int, sent: int) -> None:
         each = self.members.get(name)
@@ -138,7 +151,7 @@ class WalkedMember:
         self.walk.names += 1
         self.name, self.known, self.mode = f"m{self.walk.names}", False, "out"
         self.owns, self.next_beat = frozenset[int](), t
-        self.asked, self.taking = t, None
+        self.asked, self.taking, self.asks = t, None, False
 
     def works(self, t: int, partition: int) -> bool:
         return partition in self.owns and t >= self.stopped_until and not self.fence.closed(t)
@@ -166,14 +179,17 @@ class WalkedMember:
         self.hand_over(t)
 
     def join(self, t: int) -> None:
-        if not self.member.keeps(t):
+        keeps = self.member.keeps(t)
+        if not keeps:
             claims_sticky = self.mode == "out" and Rule.THROWN_OUT not in self.walk.rules
             self.owns = frozenset()
             claim = self.member.claim(self.sticky if claims_sticky else None)
         else:
             claim = self.member.claim(self.owns)
         self.asked = t
-        told = {"new": not self.known, "claim": claim, "sent": t}
+        alone = keeps and Rule.OWN_NAME in self.walk.rules
+        offer = {"names": (OWN,) if alone else (OWN, COMMON), "claim": claim, "in_place": not self.asks}
+        told = {"new": not self.known, "sent": t, **offer}
         self.walk.ask(t, self.walk.broker.join, self.number, self.name, **told)
         self.known, self.mode = True, "joining"
 
@@ -205,6 +221,11 @@ class WalkedMember:
     def hear_again(self, t: int) -> None:
         self.mode = "rejoin"
 
+    def hear_inconsistent(self, t: int) -> None:
+        if self.mode == "joining":
+            self.member.doubt = "the group has no protocol in common"
+            self.owns, self.mode = frozenset(), "failed"
+
     def hear_joined(self, t: int, generation: int, claims: Any, sent: int) -> None:
         if self.mode not in ("joining", "failed"):
             return
@@ -214,27 +235,58 @@ class WalkedMember:
         told = {"generation": generation, "rows": rows, "sent": t}
         self.walk.ask(t, self.walk.broker.sync, self.number, self.name, **told)
 
-    def hear_synced(self, t: int, generation: int, given: frozenset[int], sent: int) -> None:
+    def hear_synced(
+        self, t: int, generation: int, given: frozenset[int], sent: int, in_place: bool, revoke: bool
+    ) -> None:
         if self.mode != "syncing" or generation != self.member.generation:
             return
-        change = self.member.synced_with(given, sent, in_place=True)
-        if change.lost:
-            self.owns, self.mode = frozenset(), "rejoin"
+        change = self.member.synced_with(given, sent, in_place=in_place, revoke=revoke)
+        if change.lost or self.member.doubt is not None:
+            self.owns, self.mode = (frozenset() if change.lost else self.owns), "rejoin"
             return
         self.member.settled()
-        self.owns, self.sticky, self.mode = given, given, "steady"
+        self.owns, self.sticky, self.mode, self.asks = given, given, "steady", False
 
     def hear_beat(self, t: int, generation: int, stable: bool, sent: int) -> None:
         self.member.beat(generation, sent, stable=stable)
         if not stable and self.mode == "steady" and not self.member.is_late(generation):
             self.mode = "rejoin"
 
-    def assign(self, claims: dict[str, frozenset[int]]) -> dict[str, frozenset[int]]:
+    def assign(self, told: dict[str, tuple[frozenset[int], bool]]) -> Answer:
+        claims = {name: claim for name, (claim, _) in told.items()}
+        in_place = all(can for _, can in told.values())
+        if not in_place and any(claims.values()):
+            return claims, False, True
         kept = {p: name for name in sorted(claims, reverse=True) for p in claims[name]}
-        rows = [(self.walk.dice.choice(sorted(claims)),) for _ in range(PARTITIONS)]
         stay = kept if Rule.CLAIMS_STAY in self.walk.rules else {}
-        placed = place(rows, partitions=PARTITIONS, previous={}, members=sorted(claims), claims=stay)
-        return {name: frozenset(p for p, (owner, _) in placed.items() if owner == name) for name in claims}
+        return self.given(sorted(claims), stay), in_place, False
+
+    def given(self, members: list[str], claims: dict[int, str]) -> dict[str, frozenset[int]]:
+        rows = [(self.walk.dice.choice(members),) for _ in range(PARTITIONS)]
+        placed = place(rows, partitions=PARTITIONS, previous={}, members=members, claims=claims)
+        return {name: frozenset(p for p, (owner, _) in placed.items() if owner == name) for name in members}
+
+
+class WalkedStock(WalkedMember):
+    """A member that joins as stock Faust does.  It has the session's fence, as a worker that is off has."""
+
+    def join(self, t: int) -> None:
+        self.owns = frozenset()
+        self.member.claim(None)
+        self.asked = t
+        offer = {"names": (COMMON,), "claim": frozenset(), "in_place": False}
+        told = {"new": not self.known, "sent": t, **offer}
+        self.walk.ask(t, self.walk.broker.join, self.number, self.name, **told)
+        self.known, self.mode = True, "joining"
+
+    def hear_inconsistent(self, t: int) -> None:
+        if self.mode == "joining":
+            self.known, self.mode = False, "failed"
+
+    def hand_over(self, t: int) -> None: ...
+
+    def assign(self, told: dict[str, tuple[frozenset[int], bool]]) -> Answer:
+        return self.given(sorted(told), {}), False, False
 
 
 class Walk:
@@ -280,4 +332,9 @@ class Walk:
             del self.members[some]
         elif roll < 0.018 and len(self.members) < 6:
             number = max(self.members) + 1
-            self.members[number] = WalkedMember(self, number, t)
+            self.members[number] = (WalkedStock if roll < 0.015 else WalkedMember)(self, number, t)
+        elif roll < 0.02:
+            each = self.members[some]
+            each.asks, each.member.doubt = True, "it asks for it"
+            if each.mode == "steady":
+                each.mode = "rejoin"

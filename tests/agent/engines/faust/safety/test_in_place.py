@@ -21,7 +21,7 @@ def test_no_two_members_work_on_one_partition() -> None:
         worked += walk.worked
     assert generations > 10 * WALKS
     assert handed_over > 10 * WALKS
-    assert worked > 0.4 * WALKS * TICKS * PARTITIONS  # else nobody working would pass, too
+    assert worked > 0.25 * WALKS * TICKS * PARTITIONS  # else nobody working would pass, too
 
 
 @pytest.mark.parametrize("rule", Rule)
