@@ -27,7 +27,7 @@ def test_no_two_members_work_on_one_partition() -> None:
 @pytest.mark.parametrize("rule", Rule)
 def test_without_a_rule_two_are_found(rule: Rule) -> None:
     rules = set(Rule) - {rule}
-    assert any(Walk(seed, rules).run() is not None for seed in range(MOST_WALKS))
+    assert any(Walk(seed, rules).run() is not None for seed in range(800, 800 + MOST_WALKS))
 
 
 def test_an_answer_says_what_is_kept_new_and_lost() -> None:
