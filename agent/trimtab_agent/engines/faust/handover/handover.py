@@ -103,10 +103,14 @@ class KeyGroupHandover:
         if (silent := await self._app.consumer.check_leaders(self._ownership.sources(key_groups))) is not None:
             raise Denied(Refusal.FAILED, f"the inputs are out of reach: {silent}")
 
-    async def request_rejoin(self) -> None:
-        """Ask the group for a rebalance."""
+    async def request_rejoin(self, nobodys: Collection[KeyGroup] = ()) -> None:
+        """Ask the group for a rebalance at which all revoke what they have.
+
+        `nobodys`: it is only for these, and unless this worker holds them, nobody does.  Then members may keep theirs.
+        """
         thread = self._app.consumer.thread
-        await thread.run(thread.request_rejoin)
+        kept = nobodys and not any(map(self._ownership.holds, nobodys))
+        await thread.run(thread.rejoin if kept else thread.request_rejoin)
 
     async def release(self, key_groups: Collection[KeyGroup], generation: int, wait_s: float = 0.0) -> Given:
         """Finish, flush, commit, and give up ownership.  After any exception the worker owns them as before.

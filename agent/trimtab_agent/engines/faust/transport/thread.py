@@ -491,12 +491,16 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             with self._consumer._fetcher._subscriptions.fetch_context():
                 pass
 
+    def rejoin(self) -> None:
+        """Ask the group for a rebalance, in place if it can be."""
+        self._ensure_consumer()._coordinator.request_rejoin()
+
     def request_rejoin(self) -> None:
         """Ask the group for a rebalance, at which everybody revokes everything."""
         if self.joins is not None:
             self.joins.stop_all("a worker asks for it")
         else:
-            self._ensure_consumer()._coordinator.request_rejoin()
+            self.rejoin()
 
     def stop_and_rejoin(self, reason: str) -> None:
         """Let this worker alone revoke everything and join again, because it cannot go on in place."""
