@@ -337,7 +337,7 @@ def test_what_nobody_owned_is_not_taken_over_in_a_generation_that_is_over() -> N
     async def committed(_: Any) -> dict[TP, int]:
         return {SOURCE: 5}
 
-    worker.handover._standbys.has = look  # type: ignore[method-assign]
+    worker.handover._standbys.has = look  # type: ignore[method-assign, assignment]
     worker.app.consumer.thread.committed = committed
     with pytest.raises(GenerationOver):
         asyncio.run(worker.handover.adopt([MOVED], GENERATION))
