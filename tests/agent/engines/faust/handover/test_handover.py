@@ -315,7 +315,7 @@ def test_a_release_that_a_join_in_place_meets_leaves_it_to_a_rebalance_that_foll
 
 def test_what_nobody_owned_is_taken_over_from_the_committed_offset_and_the_end_of_its_changelog() -> None:
     worker, looks = Worker(), iter((False, False, True))
-    worker.handover._standbys.has = lambda _: next(looks)  # type: ignore[method-assign]
+    worker.handover._standbys.has = lambda _: next(looks)  # type: ignore[method-assign, assignment]
 
     async def committed(_: Any) -> dict[TP, int]:
         return {SOURCE: 5}
