@@ -59,7 +59,7 @@ async def play(cluster: Cluster) -> list[Watched]:
     watched: list[Watched] = []
     await begin(cluster)
     await place_standbys(cluster)
-    await asyncio.sleep(cluster.setup.settled_s)
+    await asyncio.sleep(1.0)
 
     async def watch(name: str, act: Callable[[], None], wait_s: float = 0.0) -> None:
         before, began = owners(cluster), time.time()

@@ -45,7 +45,6 @@ from trimtab_agent.engines.faust.steering.handover_receiver import HandoverRecei
 from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.tables import changelog_reader
 from trimtab_agent.engines.faust.tables import standbys as standby
-from trimtab_agent.engines.faust.transport import consumer
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
@@ -252,7 +251,6 @@ elif Feature.OTHER_NAMES in FEATURES:
 elif Feature.UNNAMED in FEATURES:
     own = {}
 if Feature.STOCK not in FEATURES:
-    consumer.SETTLED_S = SETUP.get("settled_s", 10.0)
     limits = {"took_limit_s": SETUP.get("took_limit_s", 4.0), "drain_limit_s": SETUP.get("drain_limit_s", 10.0)}
     plugin = install(
         app,

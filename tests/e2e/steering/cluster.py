@@ -43,7 +43,6 @@ TOLD = (
         "recovery_buffer",
         "writes",
         "in_place",
-        "settled_s",
     ),
 )
 """Of the setup, what the app is told."""

@@ -20,7 +20,7 @@ from tests.e2e.steering.scenarios import (
     stops,
 )
 
-ON = {"in_place": "on", "settled_s": 1.0}
+ON = {"in_place": "on"}
 STOPPED = "this worker stops for the rebalance"
 KEPT = "in place: "
 
@@ -33,7 +33,7 @@ def said(cluster: Cluster, text: str) -> int:
 async def begin_in_place(cluster: Cluster) -> None:
     """Begin, and go on when all members keep what they have."""
     await begin(cluster)
-    await asyncio.sleep(cluster.setup.settled_s)
+    await asyncio.sleep(1.0)
 
 
 def rejoins(seconds: float, *, moving: bool) -> Act:
@@ -114,7 +114,7 @@ async def switched_off(cluster: Cluster) -> None:
         assert await cluster.terminate(name) == 0
         cluster.start(name)
         await cluster.settled()
-    await asyncio.sleep(cluster.setup.settled_s)
+    await asyncio.sleep(1.0)
     kept = said(cluster, KEPT)
     for name in cluster.members:
         cluster.rejoin_in_place(name)

@@ -85,8 +85,6 @@ class Setup:
     drain_limit_s: float = 10.0
     in_place: str = "off"
     """Whether workers rejoin in place, see `InPlace`."""
-    settled_s: float = 10.0
-    """A worker that has begun less long ago does not."""
     local: dict[str, float] = field(default_factory=dict)
     """Settings of the local hop, with `Feature.LOCAL`."""
     planted: tuple[str, ...] = ()

@@ -63,6 +63,8 @@ class GroupWatcher:
         self._unfit_parts = unfit_parts
         self._has_run = False
         self._own_commits = OwnCommits(parts.app)
+        self._begun_with: frozenset[KeyGroup] = frozenset()
+        """What it was given when it joined last with nothing."""
 
     async def before_join(self, topics: frozenset[str]) -> None:
         """Learn the app's layout and the placement before the join, because this worker may be elected leader."""
@@ -162,6 +164,7 @@ class GroupWatcher:
                 self._withdraw(str(error))
                 parts.shared.layout = None
         self._see_standstill()
+        self._begun_with = parts.ownership.owned()
         if parts.shared.layout is not None and parts.shared.refusal is None:
             parts.work.start(self._look_for_resets(self._committed()))
             parts.work.start(parts.reconciler.settle())
@@ -170,6 +173,18 @@ class GroupWatcher:
     def steers(self) -> bool:
         """Whether this worker is steered, and does not only report."""
         return self._parts.shared.refusal is None
+
+    def against_keeping(self) -> str | None:
+        """Why this worker should not keep what it owns through a rebalance; None: nothing speaks against it.
+
+        The first worker of an app that starts is given everything.  It would keep that.
+        """
+        shared, ownership = self._parts.shared, self._parts.ownership
+        owned = ownership.owned() & self._begun_with
+        if shared.placement is None:
+            return "there is no placement"
+        others = [key for key in owned if shared.worker not in shared.placement.of(key.operator, key.partition)]
+        return f"it has begun with {len(others)} key groups of workers that were away" if others else None
 
     def renewed(self, assignment: Any, new: frozenset[TP], generation: int) -> None:
         """A rebalance in place has ended.  This worker owns what it owned before, and takes over what is `new`."""

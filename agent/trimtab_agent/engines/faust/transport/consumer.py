@@ -50,9 +50,6 @@ ENDS_INTERVAL_S = 1.0
 """How often to ask where logs end, and how long ago the last fetch of a partition must be."""
 ENDS_LIMIT_S = 5.0
 """How long that answer may take."""
-SETTLED_S = 10.0
-"""A worker that has begun less long ago revokes everything at a rebalance: else the first of an app's workers to start
-would keep all key groups."""
 IDLE_S = 0.1
 FETCH_LIMIT_S = 5.0
 """How long one fetch from the broker may take."""
@@ -94,6 +91,9 @@ class Watcher(Protocol):
 
     def renewed(self, assignment: Any, new: frozenset[TP], generation: int) -> None:
         """A rebalance in place has ended.  This worker owns what it owned before; `new` it is to take over."""
+
+    def against_keeping(self) -> str | None:
+        """Why this worker should not keep what it owns through a rebalance; None: nothing speaks against it."""
 
     @property
     def steers(self) -> bool:
@@ -172,7 +172,6 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """True from a revocation until Faust has started to recover the new assignment and dropped the old recovery."""
         self._sought = False
         self._open = False
-        self._opened_at = 0.0
         self._generation: int | None = None
         """Of the group, since a rebalance in place; None: Faust's own number is that of the group."""
         self._left: str | None = None
@@ -349,7 +348,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Why this worker cannot go on with what it owns through a rebalance; None: it can."""
         if not self._open or self._changing or self._left is not None or self.app.rebalancing:
             return "its tables are not restored"
-        return "it has just begun" if uptime() - self._opened_at < SETTLED_S else None
+        return self.watcher.against_keeping()
 
     def owned(self) -> frozenset[TP]:
         """All partitions that this worker owns, its changelogs' too."""
@@ -715,7 +714,6 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         was_open, self._open = self._open, self._sought or not self.assignment()
         super().resume_flow()
         if self._open and not was_open:
-            self._opened_at = uptime()
             self._closed.clear()
             self.transport.waits.begin(None)
             self.watcher.stable()
