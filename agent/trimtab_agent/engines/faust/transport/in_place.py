@@ -211,11 +211,10 @@ class JoinInPlace:
         given = {TP(*tp) for tp in assignment.partitions()}
         in_place, revoke = self._assignor.leader_says(assignment)
         self.member.synced_with(given, sent_at, in_place=in_place, revoke=revoke)
-        self._ask_all = None
-        if revoke:
+        if revoke:  # who asks goes on to: a member that has not heard of it would claim what it has once more
             coordinator.request_rejoin()
             return False
-        self._has_joined = True
+        self._has_joined, self._ask_all = True, None
         await coordinator._on_join_complete(coordinator.generation, coordinator.member_id, protocol, told)
         self.member.settled()
         return True
