@@ -50,6 +50,8 @@ ENDS_INTERVAL_S = 1.0
 """How often to ask where logs end, and how long ago the last fetch of a partition must be."""
 ENDS_LIMIT_S = 5.0
 """How long that answer may take."""
+LAST_COMMIT_S = 5.0
+"""How long the last commit waits for the end of a rebalance in place."""
 IDLE_S = 0.1
 FETCH_LIMIT_S = 5.0
 """How long one fetch from the broker may take."""
@@ -360,9 +362,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.watcher.renewed(assignment, new, generation)
 
     async def commit_refused(self) -> None:
-        """Commit what the group has refused while it rebalanced."""
-        if self._behind - self._held.keys():
-            await self.commit()
+        """Commit what the group has refused while it rebalanced in place."""
+        if self._thread.joins is not None and self._behind - self._held.keys():
+            await self.commit(start_new_transaction=False)
 
     async def subscribe(self, topics: Collection[str]) -> None:
         """Subscribe once placement and topics are known (patch topics-known-before-assignment)."""
@@ -738,9 +740,15 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     # ---- commits
 
     async def commit_and_end_transactions(self) -> None:
-        """Commit after any running periodic commit has ended (patch last-commit-not-skipped)."""
+        """Commit after any running periodic commit has ended (patch last-commit-not-skipped).
+
+        The group may refuse it while it completes a rebalance in place; then it takes it afterwards.
+        """
         await self.wait_for_commit()
         await self.commit(start_new_transaction=False)
+        if self.joining and self._behind - self._held.keys():
+            await until(lambda: not self.joining, time.monotonic() + LAST_COMMIT_S)
+        await self.commit_refused()
 
     async def wait_for_commit(self) -> None:
         """Wait until no commit is running, because it may carry older offsets."""
