@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from tests.agent.engines.faust.steering.test_commands_to_worker import APP, ME, OTHER, SUMS, Worker, has_state
+from tests.agent.engines.faust.steering.test_commands_to_worker import APP, ME, OTHER, Worker, has_state
+from tests.fuzz.fuzzed.samples import SUMS
 from trimtab_agent.engines.faust.steering.group_watcher import GroupWatcher
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
 from trimtab_protocol.messages.names import Epoch, KeyGroup
