@@ -87,7 +87,11 @@ if settings.plugin:
     install(
         app,
         operators={EXTRACT: [flights], SUMS: [delays, sums]},
-        settings=SteeringSettings(fetch_min_bytes=1 << 16, fetch_max_wait_ms=60),  # larger fetches, as above
+        settings=SteeringSettings(
+            fetch_min_bytes=1 << 16,  # larger fetches, as above
+            fetch_max_wait_ms=60,
+            in_place=settings.in_place,
+        ),
         local=[delays] if settings.local else [],
     )
 

@@ -4,16 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trimtab_agent.engines.faust.settings import InPlace
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """FLIGHTS_BROKER (host:port), _DATA_DIR, _WEB_PORT; optional _KEY_GROUPS, _WORK, _COMMIT_S, _SESSION_S, _PLUGIN,
-    _LOCAL.
+    _LOCAL, _IN_PLACE.
 
     `web_port` must be unique per worker, because Faust uses it as the worker's identity.  `work` = CPU microseconds
     spent per event and operator, to make the job heavier.  `commit_s` = seconds between commits, at most which a killed
     worker repeats.  `session_s` = session time-out of the consumer group.  `plugin` = with Trimtab (1) or stock Faust
     (0).  `local` = delays skip the broker where both agents run in the same worker (1), see `install`.
+    `in_place` = `off`, `leave` or `on`, see `InPlace`.
     """
 
     broker: str
@@ -25,6 +28,7 @@ class Settings:
     session_s: float = 60.0
     plugin: bool = True
     local: bool = False
+    in_place: InPlace = InPlace.OFF
 
     def __post_init__(self) -> None:
         if self.key_groups < 1 or self.work < 0 or not self.commit_s > 0 or not self.session_s > 0:
@@ -46,6 +50,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         session_s=_number(environment, "FLIGHTS_SESSION_S", 60),
         plugin=bool(_number(environment, "FLIGHTS_PLUGIN", 1)),
         local=bool(_number(environment, "FLIGHTS_LOCAL", 0)),
+        in_place=InPlace(environment.get("FLIGHTS_IN_PLACE", InPlace.OFF)),
     )
 
 

@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="chooses which worker is hit where any would do")
     parser.add_argument("--out", type=Path, default=OUT, help="folder for matrix.json, histories and logs")
     parser.add_argument("--list", action="store_true", help="print the cells, and why the others are none")
+    parser.add_argument("--in-place", action="store_true", help="workers rejoin their group in place")
     given = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     try:
@@ -42,9 +43,10 @@ def main() -> int:
     halt = Halt()
     halt.listen()
     results: list[Result] = []
+    in_place = "on" if given.in_place else "off"
     try:
         with View(console) as view:
-            for result in run_matrix(cells, out, view, seed=given.seed, halt=halt):
+            for result in run_matrix(cells, out, view, seed=given.seed, halt=halt, in_place=in_place):
                 results.append(result)
                 document = json.dumps(as_document(results, given.seed), indent=1)
                 (out / "matrix.json").write_text(document + "\n", encoding="utf-8")

@@ -26,18 +26,21 @@ from tests.e2e.steering.app_names import (
     CARELESS,
     HOLD,
     OTHER_APP,
+    REJOIN,
     SLOW_RECOVERY,
     WINDOW_S,
     Feature,
     named_for,
     note_fault,
 )
+from tests.e2e.steering.planted_in_place import IN_PLACE_DEFECTS
 from tests.e2e.steering.planted_local import DEFECTS
 from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
 from trimtab_agent.engines.faust.handover import handover as handover
 from trimtab_agent.engines.faust.local.hop import LocalSettings
 from trimtab_agent.engines.faust.safety import store_guard as guarded
+from trimtab_agent.engines.faust.settings import InPlace
 from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
 from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.tables import changelog_reader
@@ -88,7 +91,7 @@ if "unguarded" in SETUP["planted"]:
     guarded.StoreGuard._apply_or_end = lambda self, table, apply: apply  # type: ignore[method-assign]
 
 for name in SETUP["planted"]:
-    DEFECTS.get(name, lambda: None)()
+    {**DEFECTS, **IN_PLACE_DEFECTS}.get(name, lambda: None)()
 
 if SETUP.get("link_bytes_s"):
     # Every worker reads changelogs for hand-overs and standbys as if its host had a slow link of its own.
@@ -252,7 +255,7 @@ if Feature.STOCK not in FEATURES:
     plugin = install(
         app,
         operators=own,
-        settings=SteeringSettings(**limits),
+        settings=SteeringSettings(**limits, in_place=InPlace(SETUP.get("in_place", "off"))),
         local=[regrouped] if Feature.LOCAL in FEATURES else [],
         local_settings=LocalSettings(**SETUP.get("local", {})),
     )
@@ -327,6 +330,17 @@ async def acknowledge() -> None:
                 event.ack()
             not_acknowledged.clear()
             last = time.monotonic()
+
+
+@app.task
+async def rejoin_when_told() -> None:
+    told = FOLDER / f"{WORKER}.{REJOIN}"
+    while SETUP.get("in_place", "off") != "off":
+        await asyncio.sleep(0.02)
+        if told.exists():
+            told.unlink()
+            thread = app.consumer.thread
+            thread.thread_loop.call_soon_threadsafe(thread._consumer._coordinator.request_rejoin)
 
 
 @app.task

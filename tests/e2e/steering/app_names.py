@@ -19,6 +19,8 @@ HOLD = "hold"
 """While a file of this name is there, the second agent acknowledges what it has only every so many seconds."""
 
 
+REJOIN = "rejoin"
+"""A worker that finds a file of its name with this suffix joins its group again."""
 CARELESS = "careless"
 """A file that says at which numbers a careless agent writes what: a key that is None, or a large value."""
 

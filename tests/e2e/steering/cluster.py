@@ -15,7 +15,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
-from tests.e2e.steering.app_names import Feature, faults, note_fault
+from tests.e2e.steering.app_names import REJOIN, Feature, faults, note_fault
 from tests.e2e.steering.load import Load
 from tests.e2e.steering.run_setup import APP, CLUSTER, EXTRAS, HOST, RENAMED, Setup, app_of, operators
 from tests.e2e.steering.tiny_agent import Agent, told_by
@@ -42,6 +42,7 @@ TOLD = (
         "local",
         "recovery_buffer",
         "writes",
+        "in_place",
     ),
 )
 """Of the setup, what the app is told."""
@@ -187,6 +188,10 @@ class Cluster:
     def fault(self, name: WorkerId, what: str, point: str) -> None:
         """Let a worker die or stop when it comes to a point."""
         (self.folder / f"{name}.fault").write_text(f"{what} {point}")
+
+    def rejoin_in_place(self, name: WorkerId) -> None:
+        """Let a worker join its group again, as if the broker had asked for it."""
+        (self.folder / f"{name}.{REJOIN}").touch()
 
     def stop(self, name: WorkerId) -> None:
         """SIGSTOP."""

@@ -83,6 +83,8 @@ class Setup:
     recovery_buffer: int = 1000
     """Changelog records that a table's recovery applies at once."""
     drain_limit_s: float = 10.0
+    in_place: str = "off"
+    """Whether workers rejoin in place, see `InPlace`."""
     local: dict[str, float] = field(default_factory=dict)
     """Settings of the local hop, with `Feature.LOCAL`."""
     planted: tuple[str, ...] = ()

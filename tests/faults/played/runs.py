@@ -1,7 +1,7 @@
 """Runs cells on stages, and has each stage's history judged."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flights.steered_run import Viewer
@@ -64,12 +64,15 @@ class Result:
         return [] if self.played is None else [f"nobody said {text!r}" for text in self.played.unsaid]
 
 
-def run_matrix(cells: Sequence[Cell], folder: Path, view: Viewer, *, seed: int, halt: Halt) -> Iterator[Result]:
+def run_matrix(
+    cells: Sequence[Cell], folder: Path, view: Viewer, *, seed: int, halt: Halt, in_place: str = "off"
+) -> Iterator[Result]:
     """All cells, stage after stage; a cell that fails ends its stage, not the matrix; a signal ends both."""
     impossible = {cell: reason for cell in cells if cell.fault.needs_disk and (reason := obstacle())}
     yield from (Result(cell=cell, logs=folder, failure=why, impossible=True) for cell, why in impossible.items())
     number = 0
-    for kind, settings in STAGES.items():
+    for kind, plain in STAGES.items():
+        settings = replace(plain, in_place=in_place)
         waiting = [cell for cell in cells if cell.stage == kind and cell not in impossible]
         most = CELLS_PER_STAGE.get(kind, MOST_CELLS)
         while waiting and not halt.asked:

@@ -61,6 +61,8 @@ class StageSettings:
     brokers: int = 1
     new_app: bool = False
     """The app has no state, and is left alone: it is placed when the controller is told to resume."""
+    in_place: str = "off"
+    """Whether workers rejoin in place, see `InPlace`."""
     phase_limit_s: float = 15.0
     """How long a hand-over may take to be prepared, and to be done."""
     timed: bool = True
@@ -96,6 +98,7 @@ def sandbox_settings(settings: StageSettings) -> SandboxSettings:
             "FLIGHTS_WORK": str(settings.work),
             "FLIGHTS_COMMIT_S": f"{settings.commit_s:g}",
             "FLIGHTS_SESSION_S": f"{settings.session_s:g}",
+            "FLIGHTS_IN_PLACE": settings.in_place,
             "TOPIC_REPLICATION_FACTOR": str(min(settings.brokers, 2)),
         },
         controller={

@@ -2,6 +2,6 @@
 
 from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
 from trimtab_agent.engines.faust.install import NotConfigured, Plugin, install
-from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.settings import InPlace, SteeringSettings
 
-__all__ = ["BadKafkaFile", "NotConfigured", "Plugin", "SteeringSettings", "broker_options", "install"]
+__all__ = ["BadKafkaFile", "InPlace", "NotConfigured", "Plugin", "SteeringSettings", "broker_options", "install"]

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ from trimtab_agent.engines.faust.measure import Collector, KeyGroupSensor
 from trimtab_agent.engines.faust.private_names import complaints
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.open_files import raise_limit
-from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.settings import InPlace, SteeringSettings
 from trimtab_agent.engines.faust.steering.steering import FaustSteering
 from trimtab_agent.engines.faust.transport.client import Connection, ask_bootstrap_servers_again
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport, keep_what_waits
+from trimtab_agent.engines.faust.transport.in_place import HEARTBEATS, in_place_rebalance_s
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.decode import MAX_NAME, NAME_PATTERN
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
@@ -181,7 +182,10 @@ def unfit_tables(app: Any) -> Iterator[str]:
 def _steer(
     app: Any, shared: PluginState, steering: FaustSteering, settings: SteeringSettings, hop: LocalHop | None
 ) -> None:
+    settings = _may_be_in_place(app, settings, hop)
     fence = Fence(app.conf.broker_session_timeout)
+    if settings.in_place is not InPlace.OFF:
+        fence.rebalance_s = _rebalance_s(app)
     ask_bootstrap_servers_again()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AlreadyConfiguredWarning)  # the worker has not started, nothing uses them yet
@@ -209,6 +213,31 @@ def _steer(
         await steering.close()
 
     app.on_before_shutdown.connect(close, weak=False)
+
+
+def _may_be_in_place(app: Any, settings: SteeringSettings, hop: LocalHop | None) -> SteeringSettings:
+    """The settings, without `in_place` where it cannot be."""
+    conf, reason = app.conf, None
+    if settings.in_place is InPlace.OFF:
+        return settings
+    if hop is not None:
+        reason = "local topics are not played over it"
+    elif _rebalance_s(app) >= conf.broker_request_timeout:
+        reason = (
+            f"broker_request_timeout={conf.broker_request_timeout:g}: expected more than {_rebalance_s(app):g} s, the "
+            f"longest of broker_rebalance_timeout, and broker_session_timeout and {HEARTBEATS} heartbeats"
+        )
+    if reason is None:
+        return settings
+    log.warning("this worker does not rejoin its group in place: %s", reason)
+    return replace(settings, in_place=InPlace.OFF)
+
+
+def _rebalance_s(app: Any) -> float:
+    conf = app.conf
+    return in_place_rebalance_s(
+        conf.broker_rebalance_timeout, conf.broker_session_timeout, conf.broker_heartbeat_interval
+    )
 
 
 def _link(faust_app: Any, **options: Any) -> type[AgentConnection]:

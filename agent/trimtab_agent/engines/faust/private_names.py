@@ -31,7 +31,9 @@ import mode.utils.queues
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.producer.message_accumulator import MessageAccumulator, MessageBatch
 from aiokafka.producer.transaction_manager import TransactionManager
+from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.produce import ProduceRequest
 from faust.agents.replies import ReplyConsumer
 
@@ -414,6 +416,31 @@ PRIVATES: tuple[Private, ...] = (
             ("_do_fetch_commit_offsets", ("partitions",)),
         ),
     ),
+    Private(
+        COORDINATOR,
+        (),
+        "joins in place",
+        (
+            *("member_id", "coordinator_id", "_client", "_retry_backoff_ms", "_session_timeout_ms", "_commit_lock"),
+            *("_rebalance_timeout_ms", "_group_instance_id", "_rejoin_needed_fut", "_group_subscription"),
+            "_performed_join_prepare",
+        ),
+        (
+            ("ensure_active_group", ("subscription", "prev_assignment")),
+            ("ensure_coordinator_known", ()),
+            ("fetch_committed_offsets", ("partitions",)),
+            ("_do_commit_offsets", ("assignment", "offsets")),
+            ("_do_rejoin_group", ("subscription",)),
+            ("_lookup_assignor", ("name",)),
+            ("_on_join_complete", ("generation", "member_id", "protocol", "member_assignment_bytes")),
+            ("_on_metadata_change", ()),
+            ("_start_heartbeat_task", ()),
+            ("_stop_heartbeat_task", ()),
+            ("coordinator_dead", ()),
+        ),
+    ),
+    Private(HeartbeatRequest, (), "joins in place", ("_generation_id",)),
+    Private(OffsetCommitRequest, (), "joins in place", ("_consumer_group_generation_id",)),
     Private(
         STATE.SubscriptionState,
         (),

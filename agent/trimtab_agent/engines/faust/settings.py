@@ -1,6 +1,17 @@
 """Limits of the plug-in's steering part, with units."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class InPlace(StrEnum):
+    """Whether a worker rejoins in place."""
+
+    OFF = "off"
+    """It joins as stock Faust does, and no group in place takes it."""
+    LEAVE = "leave"
+    """A group with this worker rebalances as stock Faust does.  Then workers that are off, or older, may join it."""
+    ON = "on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +51,12 @@ class SteeringSettings:
     key groups back after that."""
     took_limit_s: float = 4.0
     """How long the source waits for the target's `took` record before it asks for a rebalance."""
+    in_place: InPlace = InPlace.OFF
+    """Whether the worker goes on with its key groups while its consumer group rebalances, see
+    `docs/concepts/how-it-moves.md`.
+    """
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if not getattr(self, name) > 0:
+            if name != "in_place" and not getattr(self, name) > 0:
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, expected a number above 0")

@@ -7,6 +7,9 @@ Every member sends two things with its JoinGroup:
   parts it sends only the epoch: the leader waits until it has read it (`GroupWatcher.before_assignment`);
 - the topics it reads, so that members with different versions of the app can share a group (`copartition.py`).
 
+Members may keep what they work on while they join (`safety/in_place.py`).  The leader then gives away only the rest.
+If something speaks against it, it gives nothing away: all revoke and join once more.
+
 Faust's router asks the assignor who owns a key (`routes.py`).
 """
 
@@ -41,6 +44,7 @@ from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.placing import Member, PlacingReason, place
 from trimtab_agent.engines.faust.group.routes import Distribution, Routes
 from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_agent.engines.faust.safety.in_place import COMMON, OWN
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import BadMessage, Fault, shorten, step
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch, WorkerId
@@ -57,6 +61,10 @@ STOCK_LEADER = "the leader of the consumer group assigns as stock Faust does: it
 """Faust then follows changelogs for the standbys that it assigned.  A hand-over must not follow them as well."""
 
 
+class NotInPlace(Exception):
+    """Why the members of a group must revoke everything before the next assignment."""
+
+
 class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     """Assigns partitions by the placement in the shared state.
 
@@ -68,6 +76,9 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         self._shared = shared
         self._deciding = NO_EPOCH
         self._differs: str | None = None
+        self.protocol = COMMON
+        """Which of its names the broker has chosen for the join under way."""
+        self._in_place = self._revoke = False
         self._addresses: dict[str, str] = {}
         self.routes = shared.routes = Routes(app, self.is_active)
 
@@ -104,9 +115,12 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
 
     # ---- member -> leader
 
-    def metadata(self, topics: set[str]) -> ConsumerProtocolMemberMetadata:
+    def metadata(
+        self, topics: set[str], *, keeps: bool = False, in_place: bool = False, generation: int = -1
+    ) -> ConsumerProtocolMemberMetadata:
         """JoinGroup data of this member: what it owns now (in-place changes included), what it reads, the placement.
 
+        `keeps`: it goes on with that while it joins.  `in_place`: it can do so the next time.  `generation`: the last.
         Faust's distribution maps are left out: no leader reads them, and they grow with members times partitions.
         """
         placement, signatures = self._shared.newest or (None, ())
@@ -122,6 +136,9 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             layout=write_layout(layout) if layout else None,
             copies=write_copies(self._shared.copies),
             json=JSON_HERE,
+            keeps=keeps,
+            in_place=in_place,
+            generation=generation,
         )
         return ConsumerProtocolMemberMetadata(self.version, sorted(topics), data.dumps())
 
@@ -129,16 +146,21 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
 
     def _perform_assignment(self, cluster: Any, member_metadata: Mapping[Member, Any]) -> Any:
         members = {member: self._read(member, told, cluster) for member, told in member_metadata.items()}
-        self._deciding, self._differs = NO_EPOCH, (twins := _twins(members))
+        self._deciding, self._differs, self._revoke = NO_EPOCH, (twins := _twins(members)), False
         self._addresses = {data.worker: data.url for data in members.values() if data.worker}
         # If stock Faust has to assign instead, it must not trip over data that this assignor could not read.
         member_metadata = {
             member: ConsumerProtocolMemberMetadata(told.version, list(told.subscription), essence(members[member]))
             for member, told in member_metadata.items()
         }
+        keepers = [member for member, data in members.items() if data.keeps and any(data.assignment.actives.values())]
         try:
             for data in members.values():
                 self._offer(data)
+            reason = self._against_in_place(members)
+            if reason is not None and (keepers or (self.protocol == OWN and not all(map(_readable, members.values())))):
+                return self._let_revoke(members, reason)
+            self._in_place = reason is None
             steers = self._shared.refusal is None and self._shared.layout is not None
             if steers and self._shared.placement is not None:
                 subscriptions = {member: frozenset(told.subscription) for member, told in member_metadata.items()}
@@ -148,10 +170,38 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                 nothing = Placement(cluster=self._shared.cluster, app=self._shared.app, epoch=NO_EPOCH, owners={})
                 subscriptions = {member: frozenset(told.subscription) for member, told in member_metadata.items()}
                 return self._follow(nothing, cluster, subscriptions, members)
-        except Exception:  # a leader that raises makes the whole group retry for ever
+        except Exception as error:  # a leader that raises makes the whole group retry for ever
+            self._in_place = False
+            if keepers:
+                return self._let_revoke(members, str(error) if isinstance(error, NotInPlace) else repr(error))
             log.exception("the placement cannot be followed; falling back to Faust's own assignment")
             self._deciding, self._differs = NO_EPOCH, twins
         return super()._perform_assignment(cluster, member_metadata)
+
+    def _against_in_place(self, members: Members) -> str | None:
+        """Why members must not keep what they have while they join; None = they may."""
+        if self._shared.refusal is not None or self._shared.layout is None:
+            return "the leader of the group only reports"
+        if self._shared.placement is None:
+            return "there is no placement"
+        if self._differs is not None:
+            return self._differs
+        if not all(map(_readable, members.values())):
+            return "the data of a member cannot be read"
+        if asks := sorted(data.worker for data in members.values() if not data.in_place):
+            return f"{first_few(asks)} asks for it"
+        return None
+
+    def _let_revoke(self, members: Members, reason: str) -> Any:
+        """Give every member what it claims and nobody anything else; all revoke then, and join again."""
+        log.warning("all workers stop for this rebalance: %s", reason)
+        self._in_place, self._revoke, self._deciding = False, True, NO_EPOCH
+        self._update_member_urls(members)
+        claims = {
+            member: ClientAssignment(actives=dict(data.assignment.actives) if data.keeps else {}, standbys={})
+            for member, data in members.items()
+        }
+        return self._protocol_assignments(claims, {}, {}, {})
 
     def _read(self, member: Member, told: Any, cluster: Any) -> MemberData:
         """Decode one member's data.  A member with unreadable data counts as unknown; the others are unaffected."""
@@ -188,11 +238,15 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         self._update_member_urls(members)
         layouts = {member: self._layout_of(data, subscriptions[member]) for member, data in members.items()}
         self._differs = self._differs or self._difference(layouts, members)
+        if self._differs is not None:
+            self._in_place = False
+            if any(data.keeps for data in members.values()):
+                raise NotInPlace(self._differs)
         assignments = {member: ClientAssignment(actives={}, standbys={}) for member in members}
         topic_groups: dict[str, int] = {}
         by_worker = {data.worker: member for member, data in members.items() if data.worker}
         copies = {member: self._copies_of(data) for member, data in members.items()}
-        newest = _newest_in_parts(members)
+        newest, applied = _newest_in_parts(members), True
         if lags := newest > placement.epoch:
             log.warning("placement %s could not be read in time: key groups stay with their owners", newest)
         for number, group in enumerate(self._groups(layouts, subscriptions, count)):
@@ -203,12 +257,15 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                     ", ".join(sorted(group.topics)),
                 )
                 continue
+            wanted, claims = [_members(row, by_worker) for row in _rows(placement, group)], _claims(group, members)
+            applied = applied and all(_first(wanted[at]) in (None, member) for at, member in claims.items())
             placed = place(
-                [_members(row, by_worker) for row in _rows(placement, group)],
+                wanted,
                 partitions=group.partitions,
                 previous=_previous(group, members),
                 members=group.members,
                 copies=_copies(group, copies),
+                claims=claims,
                 stay=lags,
             )
             for member in group.members:
@@ -217,7 +274,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                     assignments[member].actives[topic] = list(owned)
             if group.operators:
                 _log_exceptions(group, placed.values())
-        self._deciding = placement.epoch
+        self._deciding = placement.epoch if applied else NO_EPOCH
         return self._protocol_assignments(
             assignments,
             self._get_changelog_distribution(assignments),
@@ -295,6 +352,8 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                         topic_groups=topic_groups,
                         epoch=list(self._deciding),
                         differs=self._differs,
+                        in_place=self._in_place,
+                        revoke=self._revoke,
                         addresses=self._addresses,
                     ).dumps()
                 ),
@@ -303,6 +362,15 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         }
 
     # ---- leader -> member
+
+    @staticmethod
+    def leader_says(assignment: Any) -> tuple[bool, bool]:
+        """Whether members keep what they own at the next join, and whether they must revoke it and join at once."""
+        try:
+            data = read_member(unzipped(assignment.user_data))
+        except BadMessage:
+            return False, False
+        return data.in_place, data.revoke
 
     def on_assignment(self, assignment: Any) -> None:
         """Adopt the leader's assignment and note which placement it applied.
@@ -350,6 +418,26 @@ def _newest_in_parts(members: Members) -> Epoch:
     return max((Epoch(*data.epoch) for data in members.values() if data.placement is None), default=NO_EPOCH)
 
 
+def _readable(data: MemberData) -> bool:
+    """Whether a member's data could be read, and is that of a plug-in."""
+    return data.worker != ""
+
+
+def _claims(group: CoPartitioned, members: Members) -> dict[int, Member]:
+    """For each partition number, the member that works on any of the group's topics while it joins.
+
+    Raises NotInPlace if there are two.
+    """
+    claims: dict[int, Member] = {}
+    for member in sorted(members):
+        actives = members[member].assignment.actives if members[member].keeps else {}
+        for topic in group.topics & actives.keys():
+            for partition in actives[topic]:
+                if claims.setdefault(partition, member) != member:
+                    raise NotInPlace(f"two workers claim partition {partition} of {topic}")
+    return claims
+
+
 def _rows(placement: Placement, group: CoPartitioned) -> list[Owners]:
     """The placement's row of each partition.  If the operator has several names, the first one with a row counts."""
     found = [placement.owners.get(operator, ()) for operator in group.operators]
@@ -381,6 +469,11 @@ def _copies(group: CoPartitioned, copies: Mapping[Member, Sequence[Copy]]) -> di
 
 def _members(row: Owners, by_worker: Mapping[str, Member]) -> list[Member | None]:
     return [by_worker.get(worker) for worker in row]
+
+
+def _first(row: Sequence[Member | None]) -> Member | None:
+    """The owner that the placement names, if it is a member."""
+    return row[0] if row else None
 
 
 def _log_exceptions(group: CoPartitioned, placed: Iterable[tuple[Member, PlacingReason]]) -> None:

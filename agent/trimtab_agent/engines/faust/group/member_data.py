@@ -49,6 +49,15 @@ class MemberData(ClientMetadata, serializer="json", include_metadata=False, name
     """State on the member's disk of key groups that it neither owns nor follows, as `CopyTable` is written."""
     json: str = ""
     """How the member writes JSON: `JSON_HERE`; empty = unknown."""
+    keeps: bool = False
+    """The member goes on with `assignment` while it joins, so the leader leaves that with it."""
+    generation: int = -1
+    """The last one that the member has synced.  With it the data of no two joins are the same: to a follower that sends
+    the same again the broker answers with the generation that there is, and the assignment of its beginning."""
+    revoke: bool = False
+    """Set by the leader: all give up what they have, and join again."""
+    in_place: bool = False
+    """Of a member: it can join in place.  Of the leader: so will all members at the next join."""
     differs: str | None = None
     """Set by the leader: why nobody hands anything over in this generation.
 
@@ -71,11 +80,14 @@ def read_member(user_data: bytes) -> MemberData:
     try:
         data: MemberData = MemberData.loads(user_data)
         held = (data.assignment.actives, data.assignment.standbys)
+        check_integer(data.generation, "generation", -1, MAX_COUNT)
         Epoch(*(check_integer(part, "epoch", 0, MAX_COUNT) for part in data.epoch))
         texts = [data.url, data.worker, data.json, *data.signatures, *(topic for each in held for topic in each)]
         texts += [text for text in (data.placement, data.differs) if text is not None]
         texts += [text for each in data.addresses.items() for text in each]
+        flags = (data.keeps, data.revoke, data.in_place)
         sound = all(isinstance(text, str) for text in texts) and all(isinstance(each, dict) for each in held)
+        sound = sound and all(isinstance(flag, bool) for flag in flags)
     except BadMessage:
         raise
     except Exception as error:  # Faust's decoder and the access to missing fields raise all kinds of errors

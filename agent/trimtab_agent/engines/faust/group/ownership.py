@@ -108,9 +108,25 @@ class Ownership:
             recovery.tp_to_table[tp] = table
             recovery.active_tps.add(tp)
             recovery.actives_for_table[table].add(tp)
+        self._deliver(sources)
+
+    def own_topics(self, tps: set[TP]) -> None:
+        """Mark these partitions of Faust's own topics as owned."""
+        self._assign(tps, own=True)
+        self._deliver(tps)
+
+    def withhold(self, tps: Collection[TP]) -> None:
+        """Let the leader's assignment, just adopted, not count for these partitions before they are taken over."""
+        assignor = self._app.assignor
+        actives = assignor._assignment.actives
+        for topic in {tp.topic for tp in tps}:
+            actives[topic] = [each for each in actives.get(topic, ()) if TP(topic, each) not in tps]
+        assignor._active_tps = assignor._assignment.active_tps
+
+    def _deliver(self, tps: set[TP]) -> None:
         conductor = self._app.topics
-        conductor._update_tp_index(sources)
-        for tp in sources:
+        conductor._update_tp_index(tps)
+        for tp in tps:
             conductor._tp_to_callback[tp] = conductor._build_handler(tp, conductor._tp_index[tp])
 
     def disown(self, key_groups: Collection[KeyGroup]) -> None:

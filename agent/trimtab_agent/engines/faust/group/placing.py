@@ -1,6 +1,7 @@
 """Chooses the owner of each partition of one operator in a rebalance.  Pure.
 
-The placement names owner and standbys; it cannot know which workers are alive.  For each key group, in this order:
+The placement names owner and standbys; it cannot know which workers are alive.  A key group that a member works on
+while it joins (`claims`) stays with it.  For each other one, in this order:
 
 1. the first of (owner, standbys) that is a member of the group;
 2. its previous owner;
@@ -44,22 +45,26 @@ def place(
     previous: Mapping[int, Member],
     members: Collection[Member],
     copies: Mapping[int, Mapping[Member, int]] = MappingProxyType({}),
+    claims: Mapping[int, Member] = MappingProxyType({}),
     stay: bool = False,
 ) -> dict[int, tuple[Member, PlacingReason]]:
     """Partition -> (member, reason), for every partition from 0.
 
     `wanted[partition]` = members of (owner, standby ...), None for a worker that is away; rows may be missing.
-    `copies[partition]` = records of the state that members have on their disks.  `stay`: a newer placement exists, so
-    what a member owns stays with it.
+    `copies[partition]` = records of the state that members have on their disks.  `claims[partition]` = the member that
+    works on it while it joins.  `stay`: a newer placement exists, so what a member owns stays with it.
     """
     if not members:
         raise ValueError("a group without members")
     placed: dict[int, tuple[Member, PlacingReason]] = {}
     for partition in range(partitions):
+        row = wanted[partition] if partition < len(wanted) else ()
+        if partition in claims:
+            placed[partition] = (claims[partition], _reason(claims[partition], row))
+            continue
         if stay and previous.get(partition) in members:
             placed[partition] = (previous[partition], PlacingReason.STAYED)
             continue
-        row = wanted[partition] if partition < len(wanted) else ()
         for rank, member in enumerate(row):
             if member is not None and member in members:
                 placed[partition] = (member, PlacingReason.STANDBY if rank else PlacingReason.PLACED)
@@ -84,3 +89,9 @@ def place(
             placed[partition] = (least, PlacingReason.SPREAD)
             held[least] += 1
     return placed
+
+
+def _reason(claimant: Member, row: Sequence[Member | None]) -> PlacingReason:
+    if claimant not in row:
+        return PlacingReason.STAYED
+    return PlacingReason.STANDBY if row.index(claimant) else PlacingReason.PLACED

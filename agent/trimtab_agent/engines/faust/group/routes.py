@@ -17,6 +17,7 @@ from faust.types import TP, TopicT
 from faust.web.exceptions import ServiceUnavailable
 from yarl import URL
 
+from trimtab_agent.engines.faust.safety.in_place import group_generation
 from trimtab_agent.engines.faust.safety.placed_keys import MAX_OTHERS, placing, text_of
 from trimtab_protocol.messages.names import WorkerId
 
@@ -92,7 +93,7 @@ class Routes:
                 raise KeyError(tp)
             return URL(own)
         generation, found = self._moved.get(tp, (None, None))
-        if generation != self._app.consumer_generation_id:
+        if generation != self._generation:
             found = told.get(tp)
         if found is None or found == own:
             raise KeyError(tp)
@@ -100,7 +101,7 @@ class Routes:
 
     def distribution(self, told: Distribution) -> Distribution:
         """All routes in Faust's form; `told` = by the last rebalance."""
-        generation = self._app.consumer_generation_id
+        generation = self._generation
         moved = {tp: address for tp, (then, address) in self._moved.items() if then == generation}
         if not moved:
             return told
@@ -117,17 +118,17 @@ class Routes:
     def taken(self, tps: Collection[TP]) -> None:
         """Note that this worker owns these partitions from now on, and has their state."""
         self._restored.update(tps)
-        self._note(tps, self._app.consumer_generation_id, str(self._app.conf.canonical_url))
+        self._note(tps, self._generation, str(self._app.conf.canonical_url))
 
     def given(self, tps: Collection[TP]) -> None:
         """Note that this worker has given these partitions away."""
         self._restored.difference_update(tps)
-        self._note(tps, self._app.consumer_generation_id, None)
+        self._note(tps, self._generation, None)
 
     def moved(self, tps: Collection[TP], generation: int, target: WorkerId) -> None:
         """Note that another worker has taken these partitions over in this generation."""
         address = self.addresses.get(target)
-        if address is not None and generation == self._app.consumer_generation_id:
+        if address is not None and generation == self._generation:
             self._note([tp for tp in tps if not self._is_active(tp)], generation, address)
 
     def _note(self, tps: Iterable[TP], generation: int, address: str | None) -> None:
@@ -139,14 +140,18 @@ class Routes:
         State that this worker had in the generation before is still complete if it keeps the partition.  If it missed a
         generation, another worker may have written it.
         """
-        if self._app.consumer_generation_id not in (self._restored_in, self._restored_in + 1):
+        if self._generation not in (self._restored_in, self._restored_in + 1):
             self._restored.clear()
         self._restored = set(filter(self._is_active, self._restored))
 
     def stable(self, active: Collection[TP]) -> None:
         """The state of these partitions, all that this worker owns, is restored."""
-        self._restored, self._restored_in = set(active), self._app.consumer_generation_id
+        self._restored, self._restored_in = set(active), self._generation
         self._moved = {tp: move for tp, move in self._moved.items() if move[0] == self._restored_in}
+
+    @property
+    def _generation(self) -> int:
+        return group_generation(self._app)
 
     def _is_member(self) -> bool:
         """False if the group may have given its partitions away while this process stood still."""

@@ -52,7 +52,7 @@ class PluginState:
         """When this worker saw, before its first join, that the app has no state (monotonic seconds); None = it has,
         or that is unknown."""
         self.applied: Epoch = NO_EPOCH
-        """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
+        """Epoch of the placement that the last rebalance applied; NO_EPOCH = none, or not for what members kept."""
         self.copies: tuple[Copy, ...] = ()
         """State on this worker's disk of key groups that it neither owned nor followed when it looked last."""
         self.routes: Routes | None = None

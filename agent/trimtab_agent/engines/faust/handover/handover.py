@@ -8,7 +8,8 @@ Who owns a key group in generation g:
   If it cannot take over and has not owned them, it writes a `released` record of its own with the same offsets and
   ends: then the first owner is the target, and takes them back in the same way.  A worker takes only what it has
   announced itself: one record for each prepare of its own, or the return of what it has released.
-- Between generations the group protocol decides.
+- Between generations the group protocol decides, or, where members keep what they own, nothing changes: a hand-over
+  that a join meets ends.  What nobody owns then is given to a member, which takes it over without a source (`adopt`).
 
 The broker checks member and generation of a commit, so both workers were members of g when they committed.
 Every step checks the generation again after every await.
@@ -30,6 +31,7 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.safety.in_place import group_generation
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.in_work import seconds_to_wait
@@ -78,13 +80,14 @@ class KeyGroupHandover:
     @property
     def generation(self) -> int:
         """The group generation that this worker is in."""
-        generation: int = self._app.consumer_generation_id
-        return generation
+        return group_generation(self._app)
 
     @property
     def is_stable(self) -> bool:
-        """Whether the group is in no rebalance and this worker's tables are restored."""
+        """Whether the group is in no rebalance, in place or not, and this worker's tables are restored."""
         app = self._app
+        if getattr(app.consumer, "joining", False):
+            return False
         is_open = getattr(app.consumer, "is_open", None)
         if is_open is None:  # a worker that is not steered has Faust's own consumer
             is_open = not app.tables.recovery.in_recovery
@@ -100,10 +103,14 @@ class KeyGroupHandover:
         if (silent := await self._app.consumer.check_leaders(self._ownership.sources(key_groups))) is not None:
             raise Denied(Refusal.FAILED, f"the inputs are out of reach: {silent}")
 
-    async def request_rejoin(self) -> None:
-        """Ask the group for a rebalance."""
+    async def request_rejoin(self, nobodys: Collection[KeyGroup] = ()) -> None:
+        """Ask the group for a rebalance at which all revoke what they have.
+
+        `nobodys`: it is only for these, and unless this worker holds them, nobody does.  Then members may keep theirs.
+        """
         thread = self._app.consumer.thread
-        await thread.run(thread.request_rejoin)
+        kept = nobodys and not any(map(self._ownership.holds, nobodys))
+        await thread.run(thread.rejoin if kept else thread.request_rejoin)
 
     async def release(self, key_groups: Collection[KeyGroup], generation: int, wait_s: float = 0.0) -> Given:
         """Finish, flush, commit, and give up ownership.  After any exception the worker owns them as before.
@@ -112,15 +119,14 @@ class KeyGroupHandover:
         """
         self.check(generation)
         sources = self._ownership.sources(key_groups)
-        consumer = self._app.consumer
+        consumer, assigned_in = self._app.consumer, self._app.consumer_generation_id
         await self._wait_for_events(sources, generation, time.monotonic() + wait_s)
         try:
             await self._let_answers_come(sources, generation)
             consumer.block(sources)
             given = await self._finish(key_groups, generation)
         except Exception:
-            if generation == self.generation and self.is_stable:
-                await self._go_on(key_groups, generation)
+            await self._remain_owner(key_groups, assigned_in)
             raise
         # No await since the last check.  From here on this worker does not own them in this generation.
         consumer.forget(sources)
@@ -219,6 +225,21 @@ class KeyGroupHandover:
             raise Denied(Refusal.FAILED, told) from None
         return found
 
+    async def _remain_owner(self, key_groups: Collection[KeyGroup], assigned_in: int) -> None:
+        """Go on, unless a rebalance has revoked them or is about to; one in place leaves them here."""
+        app = self._app
+        while app.consumer_generation_id == assigned_in and not app.should_stop:
+            if self.is_stable:
+                try:
+                    await self._go_on(key_groups, self.generation)
+                    return
+                except GenerationOver:
+                    if not app.consumer.joining:
+                        raise
+            elif not app.consumer.joining:
+                return
+            await asyncio.sleep(POLL_S)
+
     async def _go_on(self, key_groups: Collection[KeyGroup], generation: int) -> None:
         """Remain the owner: read the events again that were taken out of the queues."""
         consumer, sources = self._app.consumer, self._ownership.sources(key_groups)
@@ -233,8 +254,9 @@ class KeyGroupHandover:
         consumer.unblock(sources)
 
     async def forget_released(self, key_groups: Collection[KeyGroup], generation: int) -> None:
-        """Remove released key groups from aiokafka's assignment as well."""
+        """Remove released key groups from aiokafka's assignment as well, unless they have come back."""
         consumer = self._app.consumer
+        key_groups = [key_group for key_group in key_groups if not self._ownership.holds(key_group)]
         tps = self._ownership.sources(key_groups) | self._ownership.changelogs(key_groups)
         await consumer.thread.run(consumer.thread.detach, generation, tps)
 
@@ -255,8 +277,50 @@ class KeyGroupHandover:
             if isinstance(fault, BaseException):
                 raise fault
         self.check(generation)
+        await self._begin(key_groups, offsets, ends, generation)
+
+    async def adopt(self, key_groups: Collection[KeyGroup], generation: int) -> None:
+        """Take over key groups that nobody owned at the last join: their owner was gone by then.
+
+        As long as their state takes to come, unless the generation ends.  Raises GenerationOver, Denied and KafkaError.
+        """
+        consumer, limit_s = self._app.consumer, self._settings.commit_limit_s
+        sources, changelogs = self._ownership.sources(key_groups), self._ownership.changelogs(key_groups)
+        self.check(generation)
+        offsets, ends = await consumer.thread.committed(sources), {}
+        if changelogs:
+            ends = await consumer.thread.ends(changelogs, limit_s)
+        self._standbys.prefer(changelogs)
+        try:
+            while not self._standbys.has(ends):
+                self._check_adopted(key_groups, generation)
+                await asyncio.sleep(POLL_S)
+        finally:
+            self._standbys.prefer_no_more(changelogs)
+        self._check_adopted(key_groups, generation)
+        await self._begin(key_groups, offsets, ends, generation)
+
+    def _check_adopted(self, key_groups: Collection[KeyGroup], generation: int) -> None:
+        self.check(generation)
+        if any(map(self._ownership.holds, key_groups)) or not self._standbys.is_followed(key_groups):
+            raise Denied(Refusal.NOT_PREPARED, "owned here already, or its changelogs are not followed")
+
+    async def adopt_topics(self, tps: Collection[TP], generation: int) -> None:
+        """Take over partitions of Faust's own topics that nobody had at the last join."""
+        consumer = self._app.consumer
+        offsets = await consumer.thread.committed(tps)
+        self.check(generation)
+        self._ownership.own_topics(set(tps))
+        consumer.start_at(offsets)
+        consumer.unblock(tps)
+        await consumer.thread.run(consumer.thread.attach, generation, offsets)
+
+    async def _begin(
+        self, key_groups: Collection[KeyGroup], offsets: Mapping[TP, int], ends: Mapping[TP, int], generation: int
+    ) -> None:
         # From here on this worker's own writes are the newest, and must not be read back from the changelog.
         # No await until ownership is complete.
+        consumer = self._app.consumer
         self._standbys.leave(ends.keys())
         self._ownership.own(key_groups)
         for tp, end in ends.items():

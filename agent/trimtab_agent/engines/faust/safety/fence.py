@@ -7,10 +7,14 @@ stopped (SIGSTOP, a long pause of its machine) does not notice.  It would contin
 overwrite the new owner's.  So before every event and every produce request, the fence compares the age of the last
 answered heartbeat, counted from when it was *sent*, with the session time-out.
 
+A member that keeps its partitions while it rejoins has a second clock.  Without a SyncGroup the broker goes on to
+answer its heartbeats well, and throws it out all the same when the rebalance time-out has passed.
+
 A worker whose state cannot be written (disk full) is fenced for good: another worker must process its events again.
 """
 
 import logging
+import math
 import os
 import threading
 import time
@@ -43,8 +47,10 @@ class Fence:
     assignments, so no lock is needed.
     """
 
-    def __init__(self, session_s: float) -> None:
+    def __init__(self, session_s: float, rebalance_s: float = math.inf) -> None:
         self.session_s = session_s
+        self.rebalance_s = rebalance_s
+        """How long after it was last in step the broker may throw a member out, whatever its heartbeats say."""
         self.lost = False
         """The broker said that this worker is no longer a member of the group."""
         self.tripped = False
@@ -54,10 +60,16 @@ class Fence:
         self.dropped = False
         """Records of this generation were dropped: their events must not count as done."""
         self._heard_at: float | None = None
+        self._in_step_at: float | None = None
 
     def heard(self, sent_at: float) -> None:
         """The broker answered a heartbeat or a join sent at `sent_at` (uptime seconds)."""
         self._heard_at = sent_at
+
+    def in_step(self, sent_at: float) -> None:
+        """What was sent at `sent_at` also showed the member in the generation that the group is in, or will be in."""
+        self._heard_at = max(sent_at, self._heard_at or sent_at)
+        self._in_step_at = max(sent_at, self._in_step_at or sent_at)
 
     def lose(self) -> None:
         """The broker no longer counts this worker as a member."""
@@ -78,7 +90,8 @@ class Fence:
 
     def closed(self, now: float) -> bool:
         """Whether membership is lost or uncertain, or the state is broken."""
-        return self.over or self.silent_s(now) > self.session_s
+        late = self._in_step_at is not None and now - self._in_step_at > self.rebalance_s
+        return self.over or late or self.silent_s(now) > self.session_s
 
     def silent_s(self, now: float) -> float:
         """How long ago the last heartbeat was sent that was answered; 0 before the first one."""

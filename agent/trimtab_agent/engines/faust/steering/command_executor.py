@@ -133,7 +133,7 @@ class FaustCommandExecutor:
             await parts.side.publish(record)
         except KafkaError:  # the record may or may not be in the log, only a rebalance can settle that
             parts.pending.forget_released(command.handover)
-            await parts.handover.request_rejoin()
+            await parts.handover.request_rejoin(key_groups)
             raise
         answer.say(
             Released(generation=generation, drain_s=given.drain_s, flush_s=given.flush_s, commit_s=given.commit_s)
@@ -175,7 +175,7 @@ class FaustCommandExecutor:
         handover = self._parts.handover
         if handover.generation == record.generation and handover.is_stable:
             log.warning("hand-over %s %s; asking for a rebalance", record.handover, what)
-            await handover.request_rejoin()
+            await handover.request_rejoin(record.key_groups)
 
     # ---- as a member of the group
 

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from faust.stores.rocksdb import Store
 from faust.types import TP
@@ -22,10 +23,11 @@ from trimtab_agent.engines.faust.tables.bulk_restore import FilesFirst
 from trimtab_agent.engines.faust.tables.other_logs import ends_of
 from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
 from trimtab_agent.engines.faust.tables.windows import close_each_once
+from trimtab_agent.engines.faust.transport.thread import GenerationOver
 from trimtab_agent.engines.outcomes import CommandRefused
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.names import NO_EPOCH, Epoch, OperatorId
+from trimtab_protocol.messages.names import NO_EPOCH, Epoch, KeyGroup, OperatorId
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,8 @@ class GroupWatcher:
         self._unfit_parts = unfit_parts
         self._has_run = False
         self._own_commits = OwnCommits(parts.app)
+        self._begun_with: frozenset[KeyGroup] = frozenset()
+        """What it was given when it joined last with nothing."""
 
     async def before_join(self, topics: frozenset[str]) -> None:
         """Learn the app's layout and the placement before the join, because this worker may be elected leader."""
@@ -146,6 +150,7 @@ class GroupWatcher:
             routes.rebalancing()
         outcome = CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")
         self._parts.pending.end_all_prepared(outcome)
+        self._parts.pending.adopted = frozenset()
 
     def stable(self) -> None:
         """Tables are restored and sources are open."""
@@ -159,9 +164,77 @@ class GroupWatcher:
                 self._withdraw(str(error))
                 parts.shared.layout = None
         self._see_standstill()
+        self._begun_with = parts.ownership.owned()
         if parts.shared.layout is not None and parts.shared.refusal is None:
             parts.work.start(self._look_for_resets(self._committed()))
             parts.work.start(parts.reconciler.settle())
+
+    @property
+    def steers(self) -> bool:
+        """Whether this worker is steered, and does not only report."""
+        return self._parts.shared.refusal is None
+
+    def against_keeping(self) -> str | None:
+        """Why this worker should not keep what it owns through a rebalance; None: nothing speaks against it.
+
+        The first worker of an app that starts is given everything.  It would keep that.
+        """
+        shared, ownership = self._parts.shared, self._parts.ownership
+        owned = ownership.owned() & self._begun_with
+        if shared.placement is None:
+            return "there is no placement"
+        others = [key for key in owned if shared.worker not in shared.placement.of(key.operator, key.partition)]
+        return f"it has begun with {len(others)} key groups of workers that were away" if others else None
+
+    def renewed(self, assignment: Any, new: frozenset[TP], generation: int) -> None:
+        """A rebalance in place has ended.  This worker owns what it owned before, and takes over what is `new`."""
+        parts = self._parts
+        parts.app.assignor.on_assignment(assignment)
+        parts.ownership.withhold(new)
+        if (routes := parts.shared.routes) is not None:
+            routes.stable(parts.app.assignor.assigned_actives())
+        outcome = CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")
+        parts.pending.end_all_prepared(outcome)
+        key_groups = (parts.ownership.key_group_of(tp.topic, tp.partition) for tp in new)
+        parts.pending.adopted = frozenset(key_group for key_group in key_groups if key_group is not None)
+        parts.work.start(self._take_over(new, generation))
+
+    async def _take_over(self, new: frozenset[TP], generation: int) -> None:
+        """Take over what nobody owned; where that fails, as at any rebalance of Faust."""
+        parts, thread = self._parts, self._parts.app.consumer.thread
+        try:
+            await self._adopt(new, generation)
+            if parts.handover.generation == generation:
+                parts.pending.adopted = frozenset()
+            await parts.app.consumer.commit_refused()
+        except GenerationOver:
+            return  # whoever is given them next takes them over
+        except Exception as fault:
+            log.warning("what the group has given to this worker cannot be taken over in place: %r", fault)
+            await thread.run(thread.stop_and_rejoin, "what it was given cannot be taken over in place")
+            return
+        await parts.reconciler.settle()
+
+    async def _adopt(self, new: frozenset[TP], generation: int) -> None:
+        parts, began = self._parts, time.monotonic()
+        ownership, handover, key_groups = parts.ownership, parts.handover, parts.pending.adopted
+        whole = ownership.sources(key_groups) | ownership.changelogs(key_groups)
+        if not whole <= new or any(ownership.key_group_of(tp.topic, tp.partition) for tp in new - whole):
+            raise ValueError("only parts of key groups are new")
+        if own := new - whole:
+            await handover.adopt_topics(own, generation)
+        warm = {each for each in key_groups if parts.standbys.is_followed([each])}
+        if warm:
+            await handover.adopt(warm, generation)
+
+        async def restore(key_group: KeyGroup) -> None:
+            await parts.reconciler.warm([key_group], generation)
+            await handover.adopt([key_group], generation)
+
+        await asyncio.gather(*map(restore, sorted(key_groups - warm)))
+        if key_groups:
+            seconds = time.monotonic() - began
+            log.info("took over %d key groups, %d of them warm, in %.3f s", len(key_groups), len(warm), seconds)
 
     async def _look_for_resets(self, committed: Mapping[TP, int | None]) -> None:
         """Tell if inputs are read again; then keep what was committed, to compare with it the next time."""

@@ -49,9 +49,12 @@ class PendingHandovers:
     def __init__(self) -> None:
         self._prepared: dict[str, _Prepare] = {}
         self._released: dict[str, _Release] = {}
+        self.adopted: frozenset[KeyGroup] = frozenset()
+        """Key groups that nobody owned at the last join in place, while this worker takes them over."""
 
     def key_groups(self) -> Iterator[KeyGroup]:
-        """All key groups to keep warm for a hand-over: they may come, or come back."""
+        """All key groups to keep warm for a hand-over: they come, or may come, or come back."""
+        yield from self.adopted
         for prepare in self._prepared.values():
             yield from prepare.command.key_groups
         for release in self._released.values():

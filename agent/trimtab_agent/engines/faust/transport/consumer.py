@@ -50,6 +50,8 @@ ENDS_INTERVAL_S = 1.0
 """How often to ask where logs end, and how long ago the last fetch of a partition must be."""
 ENDS_LIMIT_S = 5.0
 """How long that answer may take."""
+LAST_COMMIT_S = 5.0
+"""How long the last commit waits for the end of a rebalance in place."""
 IDLE_S = 0.1
 FETCH_LIMIT_S = 5.0
 """How long one fetch from the broker may take."""
@@ -88,6 +90,16 @@ class Watcher(Protocol):
 
     def stable(self) -> None:
         """Tables are restored and sources are open."""
+
+    def renewed(self, assignment: Any, new: frozenset[TP], generation: int) -> None:
+        """A rebalance in place has ended.  This worker owns what it owned before; `new` it is to take over."""
+
+    def against_keeping(self) -> str | None:
+        """Why this worker should not keep what it owns through a rebalance; None: nothing speaks against it."""
+
+    @property
+    def steers(self) -> bool:
+        """Whether this worker is steered, and does not only report."""
 
     def tell(self, trouble: Trouble, text: str | None) -> None:
         """Something has gone wrong with inputs or state; None: no more.  Called from any thread."""
@@ -162,6 +174,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """True from a revocation until Faust has started to recover the new assignment and dropped the old recovery."""
         self._sought = False
         self._open = False
+        self._generation: int | None = None
+        """Of the group, since a rebalance in place; None: Faust's own number is that of the group."""
         self._left: str | None = None
         """Which broker does not answer, if this worker has left the group for that reason."""
         self._left_for: frozenset[Any] = frozenset()
@@ -316,6 +330,41 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def is_open(self) -> bool:
         """Whether source partitions are fetched, that is, whether the seek of this generation is done."""
         return self._open
+
+    # ---- rebalances in place: what `Holder` says
+
+    @property
+    def group_generation(self) -> int:
+        """The generation that this worker's group is in.  Faust's number stays as it is at a rebalance in place: its
+        streams skip queued events of another one.
+        """
+        return self.app.consumer_generation_id if self._generation is None else self._generation
+
+    @property
+    def joining(self) -> bool:
+        """Whether the group rebalances in place: nothing may be taken or given."""
+        joins = getattr(self._thread, "joins", None)
+        return joins is not None and joins.member.barrier
+
+    def may_keep(self) -> str | None:
+        """Why this worker cannot go on with what it owns through a rebalance; None: it can."""
+        if not self._open or self._changing or self._left is not None or self.app.rebalancing:
+            return "its tables are not restored"
+        return self.watcher.against_keeping()
+
+    def owned(self) -> frozenset[TP]:
+        """All partitions that this worker owns, its changelogs' too."""
+        return frozenset(self.app.assignor._assignment.active_tps)
+
+    def renew(self, assignment: Any, new: frozenset[TP], generation: int) -> None:
+        """Adopt the leader's assignment, in which nothing is lost.  What is new is taken over later."""
+        self._generation = generation
+        self.watcher.renewed(assignment, new, generation)
+
+    async def commit_refused(self) -> None:
+        """Commit what the group has refused while it rebalanced in place."""
+        if self._thread.joins is not None and self._behind - self._held.keys():
+            await self.commit(start_new_transaction=False)
 
     async def subscribe(self, topics: Collection[str]) -> None:
         """Subscribe once placement and topics are known (patch topics-known-before-assignment)."""
@@ -596,6 +645,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Stop the flow (patch flow-stopped-before-assignment), then let Faust restore its tables."""
         self._sought = self._open = False
+        self._generation = None
         self.stop_flow()
         self.app.flow_control.suspend()
         self.watcher.rebalancing()  # once more, because a hand-over step may have raced with the revocation
@@ -690,9 +740,15 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     # ---- commits
 
     async def commit_and_end_transactions(self) -> None:
-        """Commit after any running periodic commit has ended (patch last-commit-not-skipped)."""
+        """Commit after any running periodic commit has ended (patch last-commit-not-skipped).
+
+        The group may refuse it while it completes a rebalance in place; then it takes it afterwards.
+        """
         await self.wait_for_commit()
         await self.commit(start_new_transaction=False)
+        if self.joining and self._behind - self._held.keys():
+            await until(lambda: not self.joining, time.monotonic() + LAST_COMMIT_S)
+        await self.commit_refused()
 
     async def wait_for_commit(self) -> None:
         """Wait until no commit is running, because it may carry older offsets."""
@@ -785,7 +841,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self.block(held)
             await self.take_back(held, time.monotonic() + FETCH_LIMIT_S)
             with contextlib.suppress(GenerationOver):
-                await self._thread.run(self._thread.stop_fetching, self.app.consumer_generation_id, held)
+                await self._thread.run(self._thread.stop_fetching, self.group_generation, held)
 
     def count_as_done(self, tp: TP) -> None:
         """Let the events of a held partition be committed."""
@@ -798,7 +854,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         positions = {tp: self.next_offset(tp)}
         self.go_on_at(positions)
         with contextlib.suppress(GenerationOver):
-            await self._thread.run(self._thread.attach, self.app.consumer_generation_id, positions)
+            await self._thread.run(self._thread.attach, self.group_generation, positions)
             self.unblock({tp})
 
     # ---- what is in work

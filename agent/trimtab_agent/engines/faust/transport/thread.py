@@ -35,7 +35,10 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
+from trimtab_agent.engines.faust.safety.in_place import MemberInPlace
+from trimtab_agent.engines.faust.settings import InPlace
 from trimtab_agent.engines.faust.transport.client import silent_brokers, until_answered
+from trimtab_agent.engines.faust.transport.in_place import JoinInPlace
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs
 from trimtab_agent.engines.faust.transport.metadata import NO_LEADER, TopicMetadata, silence_of
 from trimtab_agent.engines.faust.transport.unreadable import stand_at_unreadable
@@ -85,6 +88,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     """Faust's consumer thread with a fence, in-place assignment and commits that prove membership."""
 
     _topics: TopicMetadata | None = None
+    joins: JoinInPlace | None = None
+    """How it joins the group in place; None: it does not."""
     committing_since: float | None = None
     """Since when a commit, or the flush before it, has been under way (seconds of `uptime`)."""
     _denied: KafkaError | None = None
@@ -119,6 +124,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         LostInputs(self._consumer, lambda topic: topic not in tables.changelog_topics, watcher.tell)
         self._restore_committed(self._consumer._fetcher)
         stand_at_unreadable(self._consumer._fetcher)
+        self._join_in_place(coordinator)
+        joins = self.joins
         send, reset = coordinator._send_req, coordinator.reset_generation
         perform_assignment = coordinator._perform_assignment
         self._mark_commits(coordinator)
@@ -134,6 +141,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
                 self.fence.heard(sent_at)
                 if self.fence.tripped:  # still a member, but events have been dropped from the queues
                     coordinator.request_rejoin()
+            if joins is not None:
+                joins.heard(request, response, sent_at)
             if isinstance(request, OffsetCommitRequest):
                 self._leave_out_deleted(response)
             return response
@@ -141,6 +150,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         def reset_generation() -> None:
             if coordinator.generation != NO_GENERATION and not coordinator._closing.done():
                 self.fence.lose()
+            if joins is not None:
+                joins.member.thrown_out()
             reset()
 
         async def assign_what_is_known(response: Any) -> Any:
@@ -153,6 +164,20 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         coordinator._send_req = send_req
         coordinator.reset_generation = reset_generation
         coordinator._perform_assignment = assign_what_is_known
+
+    def _join_in_place(self, coordinator: Any) -> None:
+        settings, app = self.transport.settings, self.app
+        if settings.in_place is InPlace.OFF:
+            return
+
+        async def on_app(step: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(), app.loop))
+
+        def mode() -> InPlace:
+            return settings.in_place if self.transport.watcher.steers else InPlace.LEAVE
+
+        member: MemberInPlace[TP] = MemberInPlace(self.fence)
+        self.joins = JoinInPlace(coordinator, self._assignor, member, self.consumer, on_app, mode=mode)
 
     def _make_again(self, topic: str) -> bool:
         """Make a changelog that has been deleted: without it, its tables would get no partitions."""
@@ -466,9 +491,33 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             with self._consumer._fetcher._subscriptions.fetch_context():
                 pass
 
-    def request_rejoin(self) -> None:
-        """Ask the group for a rebalance."""
+    def rejoin(self) -> None:
+        """Ask the group for a rebalance, in place if it can be."""
         self._ensure_consumer()._coordinator.request_rejoin()
+
+    def request_rejoin(self) -> None:
+        """Ask the group for a rebalance, at which everybody revokes everything."""
+        if self.joins is not None:
+            self.joins.stop_all("a worker asks for it")
+        else:
+            self.rejoin()
+
+    def stop_and_rejoin(self, reason: str) -> None:
+        """Let this worker alone revoke everything and join again, because it cannot go on in place."""
+        assert self.joins is not None, "it does not join in place"
+        self.joins.stop(reason)
+
+    async def committed(self, tps: Collection[TP]) -> dict[TP, int]:
+        """Where the group goes on with these partitions: behind the committed offset, or where they begin."""
+
+        async def ask() -> dict[TP, int]:
+            consumer, keys = self._ensure_consumer(), [_key(tp) for tp in tps]
+            found, starts = await asyncio.gather(
+                consumer._coordinator.fetch_committed_offsets(keys), consumer.beginning_offsets(keys)
+            )
+            return {TP(*tp): found[tp].offset if tp in found else starts[tp] for tp in keys}
+
+        return await self._in_thread(ask())
 
     async def leave(self, limit_s: float) -> None:
         """Leave the group; if its broker does not answer in time, it puts this worker out after the session."""
@@ -527,10 +576,21 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         """
 
         async def commit() -> None:
-            consumer, assignment = self._live(generation)
-            wire = {tp: OffsetAndMetadata(offset, "") for tp, offset in _keys(offsets).items()}
-            await consumer._coordinator.commit_offsets(assignment, wire)
-            self._live(generation)
+            coordinator = self._ensure_consumer()._coordinator
+            wire = {tp: OffsetAndMetadata(offset, COMMITTED_HERE) for tp, offset in _keys(offsets).items()}
+            while True:
+                await coordinator.ensure_coordinator_known()
+                try:
+                    async with coordinator._commit_lock:
+                        # In a later generation it would overwrite the offset of the next owner.
+                        _, assignment = self._live(generation, exactly=True)
+                        await asyncio.shield(coordinator._do_commit_offsets(assignment, wire))
+                    break
+                except KafkaError as error:
+                    if not error.retriable:
+                        raise
+                    await asyncio.sleep(coordinator._retry_backoff_ms / 1e3)
+            self._live(generation, exactly=True)
 
         self._check_held(offsets)
         try:
@@ -547,16 +607,20 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
                 f"{tp.topic}/{tp.partition} stands, because Kafka refuses a record of one of its events"
             )
 
-    def _live(self, generation: int) -> tuple[Any, Any]:
+    def _live(self, generation: int, *, exactly: bool = False) -> tuple[Any, Any]:
         """The consumer and its live assignment.
 
-        Raises GenerationOver unless the group is in this generation, no rebalance has begun, and the state is sound.
+        Raises GenerationOver unless the assignment is still that of this generation, no rebalance has begun that
+        revokes it, and the state is sound.  `exactly`: the group must still be in this generation.
         """
         consumer = self._ensure_consumer()
         subscription = consumer._subscription.subscription
         if self.fence.broken:
             raise GenerationOver("state could not be written")
-        if consumer._coordinator.generation != generation or subscription._reassignment_in_progress:
+        coordinator = consumer._coordinator
+        kept = self.joins is not None and not exactly and not coordinator._performed_join_prepare
+        since = self.app.consumer_generation_id if kept else coordinator.generation  # those between came in place
+        if not since <= generation <= coordinator.generation or subscription._reassignment_in_progress:
             raise GenerationOver(f"generation {generation} is over")
         return consumer, subscription.assignment
 

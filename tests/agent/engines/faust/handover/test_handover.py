@@ -13,7 +13,7 @@ from faust.types import TP
 from trimtab_agent.engines.faust.handover.handover import Denied, KeyGroupHandover
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork
-from trimtab_agent.engines.faust.transport.thread import CommitRefused
+from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
 
 GENERATION = 7
@@ -270,3 +270,76 @@ def test_ordinary_events_are_waited_for_after_the_stop() -> None:
     asyncio.run(worker.handover.release([MOVED], GENERATION))
 
     assert worker.told[:2] == ["pause", "drain"]
+
+
+def test_a_release_that_a_join_in_place_meets_goes_on_when_the_join_is_over() -> None:
+    worker = Worker()
+    consumer = worker.app.consumer
+
+    async def play() -> None:
+        async def commit(*_: Any) -> None:
+            consumer.joining = True  # the claim has the key group
+            asyncio.get_running_loop().call_later(0.05, joined)
+
+        def joined() -> None:
+            worker.app._consumer = SimpleNamespace(group_generation=GENERATION + 1)
+            consumer.joining = False
+
+        consumer.thread.prove_by_commit = commit
+        await worker.handover.release([MOVED], GENERATION)
+
+    with pytest.raises(GenerationOver):
+        asyncio.run(play())
+
+    assert "disown" not in worker.told
+    assert worker.told[-3:] == ["drain", "app: assigned", "attach"]
+
+
+def test_a_release_that_a_join_in_place_meets_leaves_it_to_a_rebalance_that_follows() -> None:
+    worker = Worker()
+    consumer = worker.app.consumer
+
+    async def commit(*_: Any) -> None:
+        consumer.joining = True
+        asyncio.get_running_loop().call_later(0.05, revoked)
+
+    def revoked() -> None:
+        worker.app.rebalancing, consumer.joining = True, False
+
+    consumer.thread.prove_by_commit = commit
+    with pytest.raises(GenerationOver):
+        asyncio.run(worker.handover.release([MOVED], GENERATION))
+
+    assert "attach" not in worker.told
+
+
+def test_what_nobody_owned_is_taken_over_from_the_committed_offset_and_the_end_of_its_changelog() -> None:
+    worker, looks = Worker(), iter((False, False, True))
+    worker.handover._standbys.has = lambda _: next(looks)  # type: ignore[method-assign, assignment]
+
+    async def committed(_: Any) -> dict[TP, int]:
+        return {SOURCE: 5}
+
+    worker.app.consumer.thread.committed = committed
+    asyncio.run(worker.handover.adopt([MOVED], GENERATION))
+
+    assert worker.told == ["own", "app: assigned", "app: recovered", "attach"]
+    assert worker.told_of == [ALL]
+
+
+def test_what_nobody_owned_is_not_taken_over_in_a_generation_that_is_over() -> None:
+    worker = Worker()
+
+    def look(_: Any) -> bool:
+        worker.app.consumer.joining = True
+        return False
+
+    async def committed(_: Any) -> dict[TP, int]:
+        return {SOURCE: 5}
+
+    worker.handover._standbys.has = look  # type: ignore[method-assign, assignment]
+    worker.app.consumer.thread.committed = committed
+    with pytest.raises(GenerationOver):
+        asyncio.run(worker.handover.adopt([MOVED], GENERATION))
+
+    assert worker.told == []

@@ -44,7 +44,7 @@ class Handover:
 
     async def check_inputs(self, key_groups: Any) -> None: ...
 
-    async def request_rejoin(self) -> None:
+    async def request_rejoin(self, nobodys: Any = ()) -> None:
         self.rejoins += 1
 
     def check(self, generation: int) -> None:
