@@ -151,7 +151,7 @@ def test_while_urgent_moves_go_to_the_load_distance_and_not_to_the_marked_node()
     assert solved(replace(problem, max_migrations=2)).allocation[3] != 2
 
 
-def test_the_greedy_plan_needs_a_node_to_keep():
+def test_flux_needs_a_node_to_keep():
     assert isinstance(solve_flux(cluster([0], [1], 1, removing=[True]), stop=Never(), seed=0), Infeasible)
 
 
