@@ -55,7 +55,7 @@ class _Flux:
             rank = np.argsort(descending)
             pairs = np.logical_and.accumulate(rank[sources] < rank[targets[: len(sources)]]).sum()
             source, target = sources[:pairs], targets[:pairs]  # each node once: no move changes another's gap
-            gaps = 2 * (self._loads[source] - self._loads[target]) / (1 / capacity[source] + 1 / capacity[target])
+            gaps = (self._loads[source] - self._loads[target]) / (0.5 / capacity[source] + 0.5 / capacity[target])
             moved = False
             for one, other, gap in zip(source.tolist(), target.tolist(), gaps.tolist(), strict=True):
                 if stop() or self._is_spent():

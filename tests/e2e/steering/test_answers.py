@@ -13,19 +13,25 @@ from tests.e2e.steering.cluster import until, worker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.light]
 
+BUSY_LATE_S = 2.0
+"""Beside other tests."""
 
-async def move_and_ask(cluster: AnswersCluster, count: int) -> tuple[list[Reply], list[Reply]]:
-    """Move key groups while all workers are asked for all keys; the wrong answers, and those missing not in a pause."""
+
+async def move_and_ask(cluster: AnswersCluster, count: int, late_s: float = LATE_S) -> tuple[list[Reply], list[Reply]]:
+    """Move key groups while all workers are asked for all keys; the wrong answers, and those missing not in a pause.
+
+    A pause lasts until `late_s` after the new owner said so.
+    """
     moves: list[tuple[float, float]] = []
     async with cluster.asking():
         await asyncio.sleep(2.0)
         began = time.time()
         for number in range(count):
             moves.append(await cluster.move(number))
-            await asyncio.sleep(2.0)
+            await asyncio.sleep(1.5 + late_s)
         ended = time.time()
     views = [await cluster.get(name, "/router/totals/") for name in cluster.workers]
-    pauses = [(took - pause, took + LATE_S) for took, pause in moves]
+    pauses = [(took - pause, took + late_s) for took, pause in moves]
     replies = [reply for reply in cluster.replies["total"] if began < reply.asked_at < ended]
     late = [reply for reply in replies if not any(begin < reply.at and reply.asked_at < end for begin, end in pauses)]
     missing, wrong = [r for r in replies if r.status != 200], cluster.wrong(replies)
@@ -45,7 +51,7 @@ def test_all_workers_answer_with_the_owners_value_after_each_move(tmp_path: Path
         async with asked(tmp_path, standbys=1, asks=True) as cluster:
             began, questions = time.time(), asyncio.create_task(cluster.feed("questions", 2.0))
             async with cluster.asking("ask", 4.0, limit_s=60.0):
-                assert await move_and_ask(cluster, 4) == ([], [])
+                assert await move_and_ask(cluster, 4, BUSY_LATE_S) == ([], [])
             questions.cancel()
             assert await until(lambda: not cluster.unanswered(), 60.0), "questions without an end"
             assert await until(lambda: cluster.noted("read-on") == cluster.noted("asked-on"), 60.0), "lost in a channel"

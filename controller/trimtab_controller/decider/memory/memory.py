@@ -1,6 +1,6 @@
 """What the decider remembers: the result of the last window, and all that lasts longer than one."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.memory.absences import AbsenceTracker
@@ -220,8 +220,6 @@ class Memory:
         use = follow_use(snapshot, self.known.use, demands.workers)
         measured = self.predictions.measure_rounds(execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self.predictions.review(raw, parts, use)
-        ran = {worker: row.app for worker, row in self.liveness.ran.items()}
-        off = {each for workers in maintained.values() for each in workers}
         together = {
             app: together_in(view, self.remote_costs.of(app))
             for app, view in views.items()
@@ -232,16 +230,7 @@ class Memory:
             views=views,
             evaluations=evaluations,
             use=use,
-            concerns=(
-                *concerns_of(use),
-                *name_concerns(snapshot),
-                *rule_concerns(views, rules),
-                *self.predictions.concerns,
-                *self.standbys.concerns,
-                *self.orphans.concerns,
-                *self.full_hosts.concerns,
-                *crash_concerns(snapshot, ran, off=off),
-            ),
+            concerns=self._concerns(snapshot, use, views, rules, maintained),
             rules=rules,
             awaited=self.liveness.awaited(snapshot.end_ms / 1000.0, self._needs.lost_worker_s),
             revoked=self.known.revoked,
@@ -255,6 +244,28 @@ class Memory:
             together=together,
         )
         return measured
+
+    def _concerns(
+        self,
+        snapshot: Snapshot,
+        use: ClusterUse,
+        views: Mapping[AppId, SmoothedView | NotReady],
+        rules: tuple[KnownRule, ...],
+        maintained: Mapping[HostId, Collection[WorkerId]],
+    ) -> tuple[Concern, ...]:
+        """All that a human should look at."""
+        ran = {worker: row.app for worker, row in self.liveness.ran.items()}
+        off = {each for workers in maintained.values() for each in workers}
+        return (
+            *concerns_of(use),
+            *name_concerns(snapshot),
+            *rule_concerns(views, rules),
+            *self.predictions.concerns,
+            *self.standbys.concerns,
+            *self.orphans.concerns,
+            *self.full_hosts.concerns,
+            *crash_concerns(snapshot, ran, off=off),
+        )
 
     def revoke(self, hosts: frozenset[HostId]) -> None:
         """Hear which hosts have no key any more; what the last window showed of them does not count any longer."""

@@ -138,17 +138,19 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         accumulator.drain_by_nodes = functools.partial(self._drain_and_give_up, accumulator.drain_by_nodes)
         accumulator._append_batch = functools.partial(self._begin_batch, accumulator._append_batch)
 
-    def _partition(self, topic: str, partition: int | None, *record: Any) -> int:
+    def _partition(
+        self, topic: str, partition: int | None, key: Any, value: Any, serialized_key: Any, serialized_value: Any
+    ) -> int:
         """The partition of a record.  aiokafka goes through all partitions for each."""
         if partition is not None:
-            return int(super()._partition(topic, partition, *record))
+            return int(super()._partition(topic, partition, key, value, serialized_key, serialized_value))
         metadata = self._metadata._partitions[topic]  # replaced, never changed
         known = self._known.get(topic)
         if known is None or known[0] is not metadata:
             available = self._metadata.available_partitions_for_topic(topic)
             known = self._known[topic] = metadata, sorted(metadata), sorted(available)
         _, all_partitions, available = known
-        return int(self._partitioner(record[2], list(all_partitions), list(available)))  # by the serialised key
+        return int(self._partitioner(serialized_key, list(all_partitions), list(available)))
 
     def _asked_s(self) -> float:
         """How long ago a broker has last told its topics (seconds)."""

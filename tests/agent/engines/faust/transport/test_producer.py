@@ -318,8 +318,21 @@ async def test_while_all_partitions_have_leaders_nothing_is_looked_through(monke
     assert found == [False, True]
 
 
+@pytest.mark.parametrize("key", [b"a", b"b", b'"a"', b"\xff"])
+async def test_a_key_is_asked_where_it_is_sent(key: bytes) -> None:
+    producer = made()
+    sending = producer._producer = FencedProducer(Fence(10.0), print, print, bootstrap_servers="127.0.0.1:1")
+    rows = [(0, "t", False, [(0, number, 1, [1], [1]) for number in range(8)])]
+    sending.client.cluster.update_metadata(
+        SimpleNamespace(API_VERSION=1, brokers=[(1, "127.0.0.1", 1, None)], controller_id=1, topics=rows)
+    )
+    by_aiokafka = aiokafka.AIOKafkaProducer._partition(sending, "t", None, None, None, key, None)
+    assert producer.key_partition("t", key) == TP("t", by_aiokafka)
+    assert sending._partition("t", None, None, None, key, None) == by_aiokafka
+
+
 async def test_a_batch_goes_with_those_that_linger_already_and_wakes_nobody_before() -> None:
-    producer = FencedProducer(Fence(10.0), print, print, bootstrap_servers="127.0.0.1:1", linger_ms=400)
+    producer = FencedProducer(Fence(10.0), print, print, bootstrap_servers="127.0.0.1:1", linger_ms=2_000)
     first, second, third = (TopicPartition(topic, 0) for topic in ("first", "second", "third"))
     producer.client.cluster.update_metadata(metadata("first", "second", "third"))
     accumulator, began = producer._message_accumulator, time.monotonic()
@@ -328,7 +341,7 @@ async def test_a_batch_goes_with_those_that_linger_already_and_wakes_nobody_befo
     await accumulator.add_message(first, b"k", b"v", 1200.0)
     assert woken.done()  # nobody has planned yet when to look
     assert accumulator.drain_by_nodes({}) == ({}, False)
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.1)
     woken = accumulator.waiter()
     await accumulator.add_message(second, b"k", b"v", 1200.0)
     assert not woken.done()
@@ -336,7 +349,7 @@ async def test_a_batch_goes_with_those_that_linger_already_and_wakes_nobody_befo
     await accumulator.add_message(third, b"k", b"v", 1200.0)  # the sender is about to look
     (node, batches), *others = accumulator.drain_by_nodes({})[0].items()
 
-    assert 0.39 < time.monotonic() - began < 0.55
+    assert time.monotonic() - began > 1.9
     assert (node, batches.keys(), others) == (1, {first, second, third}, [])
 
 

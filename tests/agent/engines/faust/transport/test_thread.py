@@ -251,5 +251,5 @@ def test_who_leaves_its_group_sends_nothing_more_whether_the_group_answers_or_no
 
     running.transport = SimpleNamespace(fence=Fence(10.0))  # type: ignore[assignment]
     running._consumer = SimpleNamespace(_coordinator=SimpleNamespace(_maybe_leave_group=tell))
-    asyncio.run(running.leave(20.0 if answers else 0.1))
+    asyncio.run(running.leave(20.0 if answers else 2.0))
     assert (told, running.fence.over) == ([True], True), "closed before the others hear of it"
