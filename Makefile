@@ -71,10 +71,10 @@ scenarios: $(INSTALLED) jars ## the long scenarios on a real cluster, with plann
 	$(BIN)/python -m pytest -s -m scenario
 
 prove-steering: $(INSTALLED) jars ## the long oracle of the Faust plug-in, with a table of pauses
-	$(BIN)/python -m tests.e2e.steering.prove
+	PYTHONPATH=examples $(BIN)/python -m tests.e2e.steering.prove
 
 prove-change: $(INSTALLED) jars ## the same oracle while the job, the plug-in or the workers change (about 20 minutes)
-	$(BIN)/python -m tests.e2e.steering.prove changes
+	PYTHONPATH=examples $(BIN)/python -m tests.e2e.steering.prove changes
 
 faults: $(INSTALLED) jars ## the fault matrix under load, judged by the recorded history (FAULTS="--list", "--only FAULT:MOMENT")
 	PYTHONPATH=examples $(BIN)/python -m tests.faults.matrix $(FAULTS)
