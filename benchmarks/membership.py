@@ -1,6 +1,6 @@
 """What a join, a leave, a SIGTERM, a kill -9 and a slow member cost each key group: in place, and as stock Faust joins.
 
-    python -m benchmarks.membership [--workers 3 6] [--key-groups 128] [--rate 640] [--modes on off]
+    PYTHONPATH=examples python -m benchmarks.membership [--workers 3 6] [--key-groups 128] [--rate 640] [--modes on off]
 
 Each mode has a broker and workers of its own, with the job of the steering tests and a warm standby for each key group.
 For every key group of its source operator it takes the longest time without a processed event, from the event on until
