@@ -358,7 +358,10 @@ async def write_what_is_warm() -> None:
     while Feature.STOCK not in FEATURES:
         await asyncio.sleep(0.5)
         followed = plugin.steering.standbys.followed()
-        lag = await plugin.steering.standbys.lag_records(followed)
+        try:
+            lag = await plugin.steering.standbys.lag_records(followed)
+        except RuntimeError:  # the worker stops: its consumer answers nothing any more
+            return
         (FOLDER / f"{WORKER}.new").write_text(json.dumps({"key_groups": sorted(map(str, followed)), "lag": lag}))
         (FOLDER / f"{WORKER}.new").rename(FOLDER / f"{WORKER}.warm")
 
