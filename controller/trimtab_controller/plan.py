@@ -56,6 +56,11 @@ class Move:
         if self.source == self.target:
             raise ValueError(f"{self.key_group} would move from {self.source} to itself")
 
+    @property
+    def to_restore(self) -> int:
+        """Bytes that the target restores, as far as they are known."""
+        return (self.state_bytes or 0) if self.lacking_bytes is None else self.lacking_bytes
+
 
 class MoveReason(StrEnum):
     """Why a key group leaves its worker; events use these names."""

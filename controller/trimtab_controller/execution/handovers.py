@@ -70,7 +70,7 @@ def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
     if step.limits.schedule_restores:  # what the target has a copy of need not wait for what it has to restore
         pairs = {
             pair: sorted(
-                moves, key=lambda move: (-move.priority, move.target not in _row(placement, move), -_lacking(move))
+                moves, key=lambda move: (-move.priority, move.target not in _row(placement, move), -move.to_restore)
             )
             for pair, moves in pairs.items()
         }
@@ -98,13 +98,9 @@ def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
     )
 
 
-def _lacking(move: Move) -> int:
-    return (move.state_bytes or 0) if move.lacking_bytes is None else move.lacking_bytes
-
-
 def _lacking_of(batch: Sequence[Move]) -> int | None:
     """What the target has to restore of a batch; None if it has a copy of nothing on its disk."""
-    return None if all(move.lacking_bytes is None for move in batch) else sum(map(_lacking, batch))
+    return None if all(move.lacking_bytes is None for move in batch) else sum(move.to_restore for move in batch)
 
 
 def _row(placement: Placement, move: Move) -> Owners:

@@ -9,7 +9,6 @@ from trimtab_controller.decider.values.decision import Adopted, Planned, Standby
 from trimtab_controller.decider.values.reasons import NotReady
 from trimtab_controller.decider.window.resources import brought_by, with_less_disk
 from trimtab_controller.decider.window.view import SmoothedView
-from trimtab_controller.plan import Move
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.wording import counted
@@ -76,14 +75,9 @@ def with_plan(
     rows = {each: placement.of(each.operator, each.partition) if placement else () for each in moved}
     written = [move for move in planned.plan.moves if move.target not in rows[move.key_group]]
     left = with_less_disk(view, brought_by(view, written))
-    lacking = [(view.hosts[move.target], _lacking(move)) for move in written if move.target in view.hosts]
+    lacking = [(view.hosts[move.target], move.to_restore) for move in written if move.target in view.hosts]
     found = standbys.next_round(now, left, placement, lambda app: restores(app).beside(lacking), besides=moved)
     return replace(planned, standbys=found.rows, lacking=found.lacking, added=found.added)
-
-
-def _lacking(move: Move) -> int:
-    """Bytes that the target of a move restores, as far as they are known."""
-    return (move.state_bytes or 0) if move.lacking_bytes is None else move.lacking_bytes
 
 
 def _described(found: StandbyRows) -> str:

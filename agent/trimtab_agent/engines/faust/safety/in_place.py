@@ -24,9 +24,8 @@ NO_GENERATION = -1
 
 def group_generation(app: Any) -> int:
     """The generation of the consumer group that this worker is in; Faust's number, unless it has rejoined in place."""
-    found: int | None = getattr(
-        getattr(app, "_consumer", None), "group_generation", None
-    )  # Faust's own consumer has none
+    consumer = getattr(app, "_consumer", None)
+    found: int | None = getattr(consumer, "group_generation", None)  # Faust's own consumer has none
     return app.consumer_generation_id if found is None else found
 
 

@@ -148,9 +148,12 @@ class GroupWatcher:
         self._parts.standbys.stop()
         if (routes := self._parts.shared.routes) is not None:
             routes.rebalancing()
+        self._end_prepared()
+        self._parts.pending.adopted = frozenset()
+
+    def _end_prepared(self) -> None:
         outcome = CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")
         self._parts.pending.end_all_prepared(outcome)
-        self._parts.pending.adopted = frozenset()
 
     def stable(self) -> None:
         """Tables are restored and sources are open."""
@@ -193,8 +196,7 @@ class GroupWatcher:
         parts.ownership.withhold(new)
         if (routes := parts.shared.routes) is not None:
             routes.stable(parts.app.assignor.assigned_actives())
-        outcome = CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")
-        parts.pending.end_all_prepared(outcome)
+        self._end_prepared()
         key_groups = (parts.ownership.key_group_of(tp.topic, tp.partition) for tp in new)
         parts.pending.adopted = frozenset(key_group for key_group in key_groups if key_group is not None)
         parts.work.start(self._take_over(new, generation))

@@ -116,6 +116,5 @@ class HandoverReceiver:
                 parts.pending.forget_released(back.handover)
             if parts.handover.generation != record.generation or not parts.handover.is_stable:
                 return
-        await parts.handover.request_rejoin(
-            record.key_groups
-        )  # otherwise the events would wait for the source's time-out
+        # Otherwise the events would wait for the source's time-out.
+        await parts.handover.request_rejoin(record.key_groups)

@@ -134,10 +134,6 @@ class JoinInPlace:
         if self.member.is_late(generation):
             response.error_code = NoError.errno  # it joins already, or has just joined
 
-    def thrown_out(self) -> None:
-        """The broker does not know this member any more."""
-        self.member.thrown_out()
-
     # ---- joins
 
     async def _ensure_active_group(self, subscription: Any, before: Any) -> Any:
@@ -207,10 +203,7 @@ class JoinInPlace:
             await asyncio.sleep(coordinator._retry_backoff_ms / 1000)
             return False
         protocol, sent_at, told = answer
-        assignment = ConsumerProtocol.ASSIGNMENT.decode(told)
-        given = {TP(*tp) for tp in assignment.partitions()}
-        in_place, revoke = self._assignor.leader_says(assignment)
-        self.member.synced_with(given, sent_at, in_place=in_place, revoke=revoke)
+        _, _, revoke = self._synced(sent_at, told)
         if revoke:  # who asks goes on to: a member that has not heard of it would claim what it has once more
             coordinator.request_rejoin()
             return False
@@ -221,10 +214,8 @@ class JoinInPlace:
 
     async def _take_answer(self, answer: tuple[str, float, bytes]) -> None:
         _, sent_at, told = answer
-        assignment, generation = ConsumerProtocol.ASSIGNMENT.decode(told), self._coordinator.generation
-        given = {TP(*tp) for tp in assignment.partitions()}
-        in_place, revoke = self._assignor.leader_says(assignment)
-        change = self.member.synced_with(given, sent_at, in_place=in_place, revoke=revoke)
+        generation = self._coordinator.generation
+        assignment, change, _ = self._synced(sent_at, told)
         if self.member.doubt is not None:
             self._coordinator.request_rejoin()
             return
@@ -234,6 +225,13 @@ class JoinInPlace:
         except Exception as fault:
             log.exception("the group's answer cannot be carried out")
             self.stop(repr(fault))
+
+    def _synced(self, sent_at: float, told: bytes) -> tuple[Any, AssignmentChange[TP], bool]:
+        """Read the leader's answer: the assignment, what it means for this member, and whether all must revoke."""
+        assignment = ConsumerProtocol.ASSIGNMENT.decode(told)
+        in_place, revoke = self._assignor.leader_says(assignment)
+        given = {TP(*tp) for tp in assignment.partitions()}
+        return assignment, self.member.synced_with(given, sent_at, in_place=in_place, revoke=revoke), revoke
 
     async def _renew(self, assignment: Any, change: AssignmentChange[TP], generation: int) -> None:
         self._holder.renew(assignment, change.new, generation)
