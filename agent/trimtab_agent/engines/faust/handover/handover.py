@@ -31,6 +31,7 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.measure.monitor import leave_out
 from trimtab_agent.engines.faust.safety.in_place import group_generation
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.tables.standbys import Standbys
@@ -131,6 +132,7 @@ class KeyGroupHandover:
         # No await since the last check.  From here on this worker does not own them in this generation.
         consumer.forget(sources)
         self._ownership.disown(key_groups)
+        leave_out(self._app.monitor, sources)
         self._standbys.keep(dict(given.ends))
         return given
 

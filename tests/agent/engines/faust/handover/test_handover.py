@@ -50,6 +50,7 @@ class Worker:
             consumer=self._consumer(commit, oldest, longest_s),
             producer=SimpleNamespace(flush=self._step("flush") if flushes else asyncio.Event().wait),
             crash=self._step("crash"),
+            monitor=app.monitor,
             on_partitions_revoked=app.on_partitions_revoked,
             on_partitions_assigned=app.on_partitions_assigned,
         )
@@ -147,10 +148,12 @@ class Worker:
 
 def test_the_old_owner_tells_its_app_after_the_last_event_and_before_the_last_commit() -> None:
     worker = Worker()
+    worker.app.monitor.track_tp_end_offset(SOURCE, 20)
 
     given = asyncio.run(worker.handover.release([MOVED], GENERATION))
 
     assert worker.told == ["pause", "drain", "app: revoked", "flush", "wait for commit", "commit", "disown"]
+    assert worker.app.monitor.tp_end_offsets == {}
     assert worker.told_of == [ALL]
     assert (given.offsets, given.ends) == ({SOURCE: 5}, {CHANGELOG: 12})
 
