@@ -152,6 +152,15 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         _, all_partitions, available = known
         return int(self._partitioner(serialized_key, list(all_partitions), list(available)))
 
+    async def flush(self) -> None:
+        """Send what lingers, and wait until all is in the log.  aiokafka waits until it has lingered."""
+        accumulator = self._message_accumulator
+        for batches in accumulator._batches.values():
+            for batch in batches:
+                batch._linger_time = 0.0
+        accumulator._wakeup(accumulator.waiter())
+        await super().flush()
+
     def _asked_s(self) -> float:
         """How long ago a broker has last told its topics (seconds)."""
         return time.time() - float(self.client.cluster._last_successful_refresh_ms) / 1e3

@@ -353,6 +353,22 @@ async def test_a_batch_goes_with_those_that_linger_already_and_wakes_nobody_befo
     assert (node, batches.keys(), others) == (1, {first, second, third}, [])
 
 
+async def test_a_flush_sends_what_lingers() -> None:
+    producer = FencedProducer(Fence(10.0), print, print, bootstrap_servers="127.0.0.1:1", linger_ms=600_000)
+    producer.client.cluster.update_metadata(metadata("out"))
+    accumulator = producer._message_accumulator
+    await accumulator.add_message(TopicPartition("out", 0), b"k", b"v", 1200.0)
+    assert accumulator.drain_by_nodes({}) == ({}, False)
+    woken = accumulator.waiter()
+
+    flushing = asyncio.create_task(producer.flush())
+    await asyncio.wait_for(woken, 60.0)
+    batches = accumulator.drain_by_nodes({})[0][1]
+    assert not flushing.done()
+    batches[TopicPartition("out", 0)].done_noack()
+    await asyncio.wait_for(flushing, 60.0)
+
+
 async def test_a_topic_that_the_app_may_not_write_is_no_topic_that_is_not_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
