@@ -23,7 +23,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -263,9 +263,17 @@ class KeyGroupHandover:
         await consumer.thread.run(consumer.thread.detach, generation, tps)
 
     async def take(
-        self, key_groups: Collection[KeyGroup], offsets: Mapping[TP, int], ends: Mapping[TP, int], generation: int
+        self,
+        key_groups: Collection[KeyGroup],
+        offsets: Mapping[TP, int],
+        ends: Mapping[TP, int],
+        generation: int,
+        taken: Callable[[], None],
     ) -> None:
-        """Take over released key groups.  After Denied or GenerationOver this worker does not own them."""
+        """Take over released key groups.  After Denied or GenerationOver this worker does not own them.
+
+        `taken` is called as soon as it does: what the app then does may take longer than their source waits.
+        """
         self.check(generation)
         if any(map(self._ownership.holds, key_groups)) or not self._standbys.is_followed(key_groups):
             raise Denied(Refusal.NOT_PREPARED, "owned here already, or its changelogs are not followed")
@@ -279,7 +287,7 @@ class KeyGroupHandover:
             if isinstance(fault, BaseException):
                 raise fault
         self.check(generation)
-        await self._begin(key_groups, offsets, ends, generation)
+        await self._begin(key_groups, offsets, ends, generation, taken)
 
     async def adopt(self, key_groups: Collection[KeyGroup], generation: int) -> None:
         """Take over key groups that nobody owned at the last join: their owner was gone by then.
@@ -318,7 +326,12 @@ class KeyGroupHandover:
         await consumer.thread.run(consumer.thread.attach, generation, offsets)
 
     async def _begin(
-        self, key_groups: Collection[KeyGroup], offsets: Mapping[TP, int], ends: Mapping[TP, int], generation: int
+        self,
+        key_groups: Collection[KeyGroup],
+        offsets: Mapping[TP, int],
+        ends: Mapping[TP, int],
+        generation: int,
+        taken: Callable[[], None] = lambda: None,
     ) -> None:
         # From here on this worker's own writes are the newest, and must not be read back from the changelog.
         # No await until ownership is complete.
@@ -329,6 +342,7 @@ class KeyGroupHandover:
             self._ownership.restored_to(tp, end - 1)
         consumer.start_at(offsets)
         consumer.unblock(offsets.keys())
+        taken()
         await self._tell_app(self._app.on_partitions_assigned.send({*offsets, *ends}))
         for table in dict.fromkeys(map(self._ownership.table, ends)):  # once, as at a rebalance
             await self._tell_app(table.call_recover_callbacks())

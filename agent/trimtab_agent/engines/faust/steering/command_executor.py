@@ -163,13 +163,16 @@ class FaustCommandExecutor:
         parts = self._parts
         try:
             await parts.handover.take(
-                record.key_groups, by_partition(record.offsets), by_partition(record.ends), record.generation
+                record.key_groups,
+                by_partition(record.offsets),
+                by_partition(record.ends),
+                record.generation,
+                taken=lambda: parts.work.start(parts.side.publish(took(given_back(record)))),
             )
         except Exception as fault:
             await self._rejoin_after(record, f"came back and cannot be taken back: {fault!r}")
             return
         log.warning("hand-over %s: %s gave %s back", record.handover, record.target, _names(record.key_groups))
-        await parts.side.publish(took(given_back(record)))
 
     async def _rejoin_after(self, record: HandoverRecord, what: str) -> None:
         handover = self._parts.handover

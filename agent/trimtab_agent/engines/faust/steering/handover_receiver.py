@@ -70,11 +70,15 @@ class HandoverReceiver:
         return left
 
     async def _take(self, record: HandoverRecord, written_at: float) -> None:
-        handover, pending = self._parts.handover, self._parts.pending
+        handover, pending, work, side = self._parts.handover, self._parts.pending, self._parts.work, self._parts.side
         try:
             await self._wait_until_placed(record)
             await handover.take(
-                record.key_groups, by_partition(record.offsets), by_partition(record.ends), record.generation
+                record.key_groups,
+                by_partition(record.offsets),
+                by_partition(record.ends),
+                record.generation,
+                taken=lambda: work.start(side.publish(took(record))),
             )
         except Exception as fault:
             log.warning("hand-over %s: not taken: %r", record.handover, fault)
@@ -85,7 +89,6 @@ class HandoverReceiver:
         names = ", ".join(map(str, sorted(record.key_groups)))
         log.info("hand-over %s: took %s after a pause of %.3f s", record.handover, names, pause_s)
         pending.end_prepared(record.handover, Took(generation=record.generation, pause_s=pause_s))
-        await self._parts.side.publish(took(record))
 
     async def _wait_until_placed(self, record: HandoverRecord) -> None:
         """Raise Denied unless the placement names this worker as the owner: it is signed, and the record is not."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -231,9 +232,10 @@ def test_agents_that_ask_get_their_answers_while_what_they_ask_still_flows() -> 
 def test_the_new_owner_tells_its_app_before_the_first_event() -> None:
     worker = Worker()
 
-    asyncio.run(worker.handover.take([MOVED], {SOURCE: 5}, {CHANGELOG: 12}, GENERATION))
+    taken = partial(worker.told.append, "taken")  # however long the app then takes
+    asyncio.run(worker.handover.take([MOVED], {SOURCE: 5}, {CHANGELOG: 12}, GENERATION, taken))
 
-    assert worker.told == ["commit", "own", "app: assigned", "app: recovered", "attach"]
+    assert worker.told == ["commit", "own", "taken", "app: assigned", "app: recovered", "attach"]
     assert worker.told_of == [ALL]
 
 
@@ -242,7 +244,7 @@ def test_a_table_is_recovered_once_however_many_of_its_key_groups_come() -> None
     worker, another = Worker(), KeyGroup(MOVED.app, MOVED.operator, 4)
     offsets, ends = {SOURCE: 5, TP("orders", 4): 5}, {CHANGELOG: 12, TP("sums-changelog", 4): 12}
 
-    asyncio.run(worker.handover.take([MOVED, another], offsets, ends, GENERATION))
+    asyncio.run(worker.handover.take([MOVED, another], offsets, ends, GENERATION, lambda: None))
 
     assert worker.told.count("app: recovered") == 1
 

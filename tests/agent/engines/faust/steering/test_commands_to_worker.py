@@ -264,19 +264,26 @@ def to_me(**changed: Any) -> HandoverRecord:
     return replace(RELEASED, **{**whose, **what, **changed})
 
 
-def target(fault: Exception | None = None, settings: SteeringSettings = SETTINGS) -> tuple[Worker, list[dict[TP, int]]]:
-    """A worker that the placement names as the next owner of THEIRS, and the offsets at which it takes over."""
-    worker, taken = Worker(settings=settings), list[dict[TP, int]]()
+def target(
+    fault: Exception | None = None, settings: SteeringSettings = SETTINGS, app_s: float = 0.0
+) -> tuple[Worker, list[dict[TP, int]]]:
+    """A worker that the placement names as the next owner of THEIRS, and the offsets at which it takes over.
+
+    Its app takes `app_s` for what it does when partitions come.
+    """
+    worker, begun = Worker(settings=settings), list[dict[TP, int]]()
     rows = {SUMS: ((OTHER, ME), (ME, OTHER))}
     worker.shared.offer(Placement(cluster="c", app=APP, epoch=Epoch(1, 2), owners=rows))
 
-    async def take(key_groups: Any, offsets: dict[TP, int], ends: Any, generation: int) -> None:
-        taken.append(offsets)
+    async def take(key_groups: Any, offsets: dict[TP, int], ends: Any, generation: int, taken: Any) -> None:
+        begun.append(offsets)
         if fault is not None:
             raise fault
+        taken()
+        await asyncio.sleep(app_s)
 
     worker.handover.take = take  # type: ignore[attr-defined]
-    return worker, taken
+    return worker, begun
 
 
 @pytest.mark.parametrize(
@@ -307,6 +314,22 @@ def test_only_what_a_prepare_has_announced_is_taken_and_a_made_up_record_does_no
     assert taken == [{TP("in", 1): 7}]
     assert [type(outcome) for outcome in worker.said] == [Prepared, Took]
     assert [record.kind for record in worker.published] == [HandoverKind.TOOK]
+
+
+def test_the_source_knows_that_a_key_group_is_taken_before_the_app_has_done_what_it_does_then() -> None:
+    worker, _ = target(app_s=60.0)
+
+    async def story() -> None:
+        await worker.executor.execute(prepare(), worker.said.append)
+        receiving = asyncio.create_task(worker.receiver.receive(to_me(), time.time()))
+        await asyncio.sleep(0.05)
+        assert not receiving.done()
+        receiving.cancel()
+
+    asyncio.run(story())
+
+    assert [type(outcome) for outcome in worker.said] == [Prepared], "the pause is not over"
+    assert worker.published == [took(to_me())]
 
 
 def test_what_the_placement_gives_to_somebody_else_is_not_taken() -> None:
