@@ -141,10 +141,13 @@ def _entry(read: Read, document: Mapping[str, Any], key: Key) -> tuple[str, str]
     default = _default(read, document, key)
     kind, unit = _type(read, document, key), _unit(key)
     type_ = f"{kind.removesuffix(OR_MORE)} {unit}".rstrip() + OR_MORE * kind.endswith(OR_MORE)
+    text = _sentence(key.text)
+    if code(key.text.split(" ", 1)[0].rstrip(",;")) in type_:
+        text = f"{key.text[:1]}{text[1:]}"  # a choice stays as it is typed
     if default.startswith("`"):
-        return f"{code(f'{key.name} = {default[1:-1]}')} ({type_})", _sentence(key.text)
+        return f"{code(f'{key.name} = {default[1:-1]}')} ({type_})", text
     need = "" if default == NONE else f", {default}"
-    return f"{code(key.name)} ({type_}{need})", _sentence(key.text)
+    return f"{code(key.name)} ({type_}{need})", text
 
 
 def _unit(key: Key) -> str:
