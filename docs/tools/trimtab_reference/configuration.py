@@ -42,7 +42,7 @@ ENVIRONMENT = (
     "## Environment variables",
     f"`trimtab` sets {code(BLAS_THREADS)} to 1 for itself and the processes that it starts, but for `trimtab sandbox` "
     f"and `trimtab console`. What you set yourself stays, as does {code('OPENBLAS_NUM_THREADS')}.",
-    f"{code(CONFIG_VARIABLE)} names the controller.toml of the operator's commands that take no `--config`: "
+    f"{code(CONFIG_VARIABLE)} names the controller.toml of operators' commands without `--config`: "
     "`export TRIMTAB_CONFIG=/etc/trimtab/controller.toml`.",
 )
 
