@@ -94,7 +94,9 @@ def _add_view(parser: argparse.ArgumentParser, command: str) -> None:
         parser.add_argument("app", metavar="APP", nargs="?", help="the app's id, if there are several")
         text = "how many times the present input (default: 1)"
         parser.add_argument("--rate", type=float, default=1.0, metavar="TIMES", help=text)
-        text = "how many times the present state, in memory and on disks (default: 1, state does not grow with the input)"
+        text = (
+            "how many times the present state, in memory and on disks (default: 1, state does not grow with the input)"
+        )
         parser.add_argument("--state", type=float, default=1.0, metavar="TIMES", help=text)
         text = "share of its CPU capacity that a worker may use (default: 0.7)"
         parser.add_argument("--target", type=float, default=0.7, metavar="SHARE", help=text)

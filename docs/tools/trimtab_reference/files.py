@@ -143,7 +143,8 @@ def _format(format_: Format) -> Iterator[str]:
     yield f"## {format_.title}"
     modules = [file_of(module) for module in dict.fromkeys(FAMILIES[name] for name in format_.methods)]
     plans = "" if format_.in_full else f" Plans: {', '.join(source_link(path) for path in modules if path)}."
-    yield f"For {codes(format_.methods)}. Example: {source_link(format_.example)}. Reader: {source_link(reader)}.{plans}"
+    example = source_link(format_.example)
+    yield f"For {codes(format_.methods)}. Example: {example}. Reader: {source_link(reader)}.{plans}"
     for part in format_.parts:
         rows = list(_rows(format_, document, part))  # raises Undocumented
         text = part.cls.__doc__ or ""
