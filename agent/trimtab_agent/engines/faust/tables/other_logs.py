@@ -12,8 +12,8 @@ retention or by hand.  What a database has not seen of them it lacks: the values
 lost, and Faust goes on with what is left.  The changelog of a windowed table deletes by design.
 
 A database whose offset is at or beyond the end of its changelog needs no such proof: the changelog has lost records (a
-broker's disk, an unclean election, a backup), or was created again.  Faust would end the worker at each start.  Only this
-database has what the changelog lacks, so it is set aside and not deleted.  A worker that runs notices it when it
+broker's disk, an unclean election, a backup), or was created again.  Faust would end the worker at each start.  Only
+this database has what the changelog lacks, so it is set aside and not deleted.  A worker that runs notices it when it
 writes, gives the key group away, or follows the changelog as a standby.
 """
 
