@@ -445,19 +445,18 @@ def _refused_hosts(status: Status) -> Iterator[str]:
 def plans_in_flight(status: Status, now: float) -> Text | None:
     """The plans in flight, the oldest first."""
     rows = sorted(status.plans_in_flight, key=lambda row: row.started_at)
-    said = [_plan_in_flight(row, now) for row in rows[:SHOWN_PLANS]]
-    if len(rows) > SHOWN_PLANS:
-        said.append(f"and {len(rows) - SHOWN_PLANS} more")
-    return Text("\n".join(said)) if said else None
+    return _first_plans([_plan_in_flight(row, now) for row in rows])
 
 
 def waiting_plans(status: Status, now: float) -> Text | None:
     """The plans that wait for approval, and those that were rejected a short while ago."""
     rows = sorted(status.proposals, key=lambda row: (row.rejected is not None, row.at))
-    said = [_waiting(row, now) for row in rows[:SHOWN_PLANS]]
-    if len(rows) > SHOWN_PLANS:
-        said.append(f"and {len(rows) - SHOWN_PLANS} more")
-    return Text("\n".join(said)) if said else None
+    return _first_plans([_waiting(row, now) for row in rows])
+
+
+def _first_plans(said: Sequence[str]) -> Text | None:
+    more = [f"and {len(said) - SHOWN_PLANS} more"] if len(said) > SHOWN_PLANS else []
+    return Text("\n".join([*said[:SHOWN_PLANS], *more])) if said else None
 
 
 def _waiting(row: ProposalStatus, now: float) -> str:
@@ -778,7 +777,7 @@ def run_rules(args: argparse.Namespace, target: Target) -> int:
     """Print the rules that the controller knows."""
     status = read_status(target)
     if status is None or status.rules is None:
-        raise CommandError("no controller has told its rules yet: one must lead, and have seen a window")
+        raise CommandError("the rules are not known yet: a controller must lead and see a window")
     if args.json:
         print_json({"rules": [document(row) for row in status.rules]})
     elif status.rules:
