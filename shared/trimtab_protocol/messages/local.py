@@ -90,7 +90,8 @@ class Statistics:
     `cpu_s` = CPU seconds of the process; `epoch` = newest placement that it knows; `generation` = generation of its
     consumer group; `complete` = whether `key_groups` lists all key groups that it owns; `pairs` = tuples between key
     groups; `refused` = refused placements and hand-over records since its start, by reason;
-    `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of the key groups are
+    `standbys` = standby replicas per key group that the app asks for, `cold` = key groups that the placement has this
+    worker stand by for and whose state is not here yet (None = unknown); `unknown` = why the loads of the key groups are
     unknown in this interval, as `reason_text` returns it; `breaches` = times since its start that a changelog was about
     to overwrite state that the worker owns (it then ends itself); `fresh` = the worker started a short while ago, and
     its app had no state then (None = it had, or that is unknown); `copies` = state on its disk of key groups that it
@@ -115,6 +116,7 @@ class Statistics:
     pairs: Annotated[tuple[PairSample, ...], Most(MAX_PAIRS)]
     refused: Annotated[Mapping[Annotated[Fault, Lenient()], int], Most(MAX_FAULTS)] = field(default_factory=dict)
     standbys: Annotated[int | None, Range(0, MAX_STANDBYS)] = None
+    cold: int | None = None
     unknown: str | None = None
     breaches: int | None = None
     fresh: bool | None = None

@@ -121,7 +121,8 @@ class WorkerSample:
     `state` = what it does; `capacity` = cores that it may use; `cpu_s` = CPU seconds of the whole process;
     `memory_bytes` = resident set; `steering` = whether it takes commands; `epoch` = newest placement that it knows;
     `generation` = generation of its consumer group.  `operators` = number of key groups per operator of its app;
-    `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of its key groups are
+    `standbys` = standby replicas per key group that the app asks for; `cold` = key groups that the placement has it
+    stand by for and whose state is not here yet (None = unknown; only with `standbys`); `unknown` = why the loads of its key groups are
     unknown in this interval (None when they are known); `reason` = why it only reports, or, while it steers, what it
     lacks; of an absent worker, how it ended.  `absence` = why a worker that the agent can start is away (None for any
     other, and while it is unknown).  `declared` = the app that the agent can start it for, running or not, if
@@ -146,6 +147,7 @@ class WorkerSample:
         Mapping[OperatorId, Annotated[int, Range(1, MAX_PARTITIONS)]] | None, Columns(("os", "oc"), MAX_OPERATORS)
     ] = None
     standbys: Annotated[int | None, Key("sby"), Range(0, MAX_STANDBYS)] = None
+    cold: Annotated[int | None, Key("cld")] = None
     unknown: Annotated[Reason | None, Key("unk")] = None
     reason: Annotated[Reason | None, Key("why")] = None
     absence: Annotated[Absence | None, Key("off")] = None
