@@ -54,6 +54,7 @@ from trimtab_protocol.messages.status import (
     NodeStatus,
     OperatorCostStatus,
     PoolStatus,
+    RedundancyStatus,
     RemoteCostStatus,
     RoundStatus,
     RuleStatus,
@@ -191,6 +192,7 @@ STATUS = Status(
     apps=(
         AppStatus(
             app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5,
+            redundancy=RedundancyStatus(since=NOW, measured_s=30.0, lacking=2, planned_s=25.0, bound_s=20.5),
             missing_standbys=1, n_minus_1_pct=81.0, n_minus_1_bound_pct=79.0, n_minus_1_worker=W0, n_minus_1_lost=(W0,),
             fixed=(
                 FixedStatus(worker=W0, reason="worker_missing", text=""),
