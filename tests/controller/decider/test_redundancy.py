@@ -11,7 +11,7 @@ from trimtab_controller.decider.events import ExecutionChanged
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.redundancy import LATE_S, UNPLANNED_S, RedundancyGap
 from trimtab_controller.decider.values.decision import Adopted, StandbysPlaced
-from trimtab_controller.decider.values.reasons import ConcernKind
+from trimtab_controller.decider.values.reasons import Concern, ConcernKind
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -132,7 +132,7 @@ def test_the_concern_says_what_lacks_and_what_was_planned() -> None:
     made = after_loss(7)
     adopted = of_type(Adopted, decision_of(made, 7, told(seen(7, lost=W0, taken=TAKEN), 0)))
     published(made, adopted)
-    found = []
+    found: list[Concern] = []
     for number in range(8, 20):
         decision_of(made, number, told(seen(number, lost=W0, taken=TAKEN), 1, NEW))
         found += made.known.concerns
