@@ -29,7 +29,7 @@ from trimtab_controller.decider.window.copies import Held
 from trimtab_controller.decider.window.owned import Floats, Integers, OwnedTable
 from trimtab_controller.decider.window.placing import Places, spreads
 from trimtab_controller.decider.window.resources import free_disks
-from trimtab_controller.decider.window.restores import Restores
+from trimtab_controller.decider.window.restores import TARGET_OPERATIONS, Restores
 from trimtab_controller.decider.window.view import SmoothedView, Worker
 from trimtab_models.solving import Never
 from trimtab_models.standbys.problem import HOST, UNPLACED, StandbyBudget, StandbyProblem, is_new
@@ -48,8 +48,6 @@ NO_REPLACEMENT = float("inf")
 SEARCH = StandbyParams(steps=2_000, peaks=False)
 """A limit on the time of the search, at most a second for 100,000 key groups: the decider waits for it.  What is chosen
 is rated with the next window."""
-RESTORE_OPERATIONS = 150_000
-"""Trials of a new standby on a worker in one decision, for all to be warm sooner."""
 SOONER_S, SOONER = 1.0, 0.1
 """By so much, in seconds and as a share, all must be warm sooner for a standby to go elsewhere."""
 GONE = UNPLACED - 1
@@ -297,7 +295,7 @@ class Following:
             alone=np.array([learned.cost(host).at(1) for host in hosts]),
             running=begun * pace,
         )
-        return restored_sooner(problem, assignment, times, stop=Never(), operations=RESTORE_OPERATIONS)
+        return restored_sooner(problem, assignment, times, stop=Never(), operations=TARGET_OPERATIONS)
 
     def _rows(self, view: SmoothedView, problem: StandbyProblem, found: StandbyResult, held: Held) -> StandbyRows:
         width = max(self.placed.shape[1], found.assignment.shape[1])

@@ -15,14 +15,13 @@ from dataclasses import replace
 import numpy as np
 
 from trimtab_controller.decider.policies.admission import SolveWanted
-from trimtab_controller.decider.policies.orphan_placing import TARGET_OPERATIONS
 from trimtab_controller.decider.values.decision import Planned
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.collocation import planned_with
 from trimtab_controller.decider.window.copies import Held
 from trimtab_controller.decider.window.owned import Floats, Integers
 from trimtab_controller.decider.window.resources import resources_of
-from trimtab_controller.decider.window.restores import Restores
+from trimtab_controller.decider.window.restores import TARGET_OPERATIONS, Restores
 from trimtab_controller.decider.window.view import UNLIMITED, PlannableView
 from trimtab_controller.plan import Move
 from trimtab_controller.solver.answer import Answer, Method
