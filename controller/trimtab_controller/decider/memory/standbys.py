@@ -47,7 +47,7 @@ TIGHTLY_BOUND = 40
 """Most workers of an app, times the number of apps, for N-1 to be bound tightly: this is done in every window, and
 takes up to 0.1 s for an app of 8 workers."""
 WRITTEN_S = 600.0
-"""How long what new standbys will write counts as not yet measured: they are restored by then, and nobody says when."""
+"""How long what new standbys will write counts as not yet measured: they are restored by then."""
 MORE_ROOM = 1.1
 """By how much more a disk must have free than when no gap could be filled, for it to be tried again."""
 SAMPLES = 30
