@@ -18,11 +18,11 @@ class SlowLink(AIOKafkaConsumer):  # type: ignore[misc]
     """Reads what standbys and hand-overs restore as if the host had a slow link of its own."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options, max_partition_fetch_bytes=50_000)  # else one partition has the link for seconds
+        super().__init__(**options, max_partition_fetch_bytes=200_000)  # else one partition has the link for seconds
 
     async def getmany(self, *tps: Any, timeout_ms: int = 0, max_records: int | None = None) -> Any:
-        """At most 50 records, and a pause for as long as the link takes for them."""
-        batches = await super().getmany(*tps, timeout_ms=timeout_ms, max_records=50)
+        """At most ten records, and a pause for as long as the link takes for them."""
+        batches = await super().getmany(*tps, timeout_ms=timeout_ms, max_records=10)
         size = sum(len(row.key or b"") + len(row.value or b"") for rows in batches.values() for row in rows)
         await asyncio.sleep(size / LINK_BYTES_S)
         return batches
