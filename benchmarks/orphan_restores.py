@@ -28,8 +28,8 @@ from benchmarks.played import owned_table, workers_alone
 from trimtab_controller.decider.memory.hosts import HostsSeen
 from trimtab_controller.decider.memory.orphans import Orphaned
 from trimtab_controller.decider.policies.orphan_placing import OPERATIONS, place_orphans
-from trimtab_controller.decider.policies.orphan_placing import TARGET_OPERATIONS as IN_THE_LOOP
 from trimtab_controller.decider.window.copies import Held
+from trimtab_controller.decider.window.restores import TARGET_OPERATIONS as IN_THE_LOOP
 from trimtab_controller.decider.window.restores import Restores
 from trimtab_controller.decider.window.view import PlannableView
 from trimtab_controller.execution.restore_costs import PRIOR, LearnedRestores

@@ -30,7 +30,8 @@ import numpy as np
 
 from benchmarks.dyndl.sizes import SizedProblem, solve_sized
 from benchmarks.standbys import instance
-from trimtab_controller.decider.memory.standby_choice import RESTORE_OPERATIONS, SEARCH
+from trimtab_controller.decider.memory.standby_choice import SEARCH
+from trimtab_controller.decider.window.restores import TARGET_OPERATIONS
 from trimtab_controller.execution.restore_costs import PRIOR, LearnedRestores
 from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem
 from trimtab_models.dyndl.targets import pace_of
@@ -157,8 +158,8 @@ def measured(seed: int) -> tuple[Layout, dict[str, tuple[float, float]], float]:
     """Seconds and worst load of each method (percent of a worker, above the first), and the bound in seconds."""
     made = layout(seed)
     problem, given = made.problem, solve(made.problem, params=SEARCH).assignment
-    sooner = restored_sooner(problem, given, made.times, stop=Never(), operations=RESTORE_OPERATIONS)
-    alone = restored_sooner(problem, given, made.times, stop=Never(), operations=RESTORE_OPERATIONS, slack=ANY_LOAD)
+    sooner = restored_sooner(problem, given, made.times, stop=Never(), operations=TARGET_OPERATIONS)
+    alone = restored_sooner(problem, given, made.times, stop=Never(), operations=TARGET_OPERATIONS, slack=ANY_LOAD)
     found = zip(METHODS, (given, sooner.assignment, alone.assignment, by_sizes(made, given)), strict=True)
     worst = evaluate(problem, given).worst
     results = {name: (seconds(made, each), evaluate(problem, each).worst - worst) for name, each in found}

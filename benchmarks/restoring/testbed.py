@@ -11,6 +11,8 @@ measured before, with restores that run alone, and what the model then promises 
 
 `Faust` is what stock Faust does: one rebalance gives LIST's servers their key groups, and Faust restores all at once.
 It knows no slots and waits for none, so it has no busy ones; all other key groups stand still until it has ended.
+
+`--model LOCAL_S REMOTE_S` plays nothing: what the methods come to by the model, also with other delays.
 """
 
 import argparse
@@ -51,6 +53,8 @@ BUSY_S = (2.0, 12.0)
 """How long a slot is busy first, as the background processes of the paper."""
 WAIT_S = 3.0
 """The delay of DELAY, and the first one of DynDLOn, as in the paper."""
+WAITS_S = (3.0, 6.0, 10.0)
+"""Those of the paper's figures."""
 BLOCK_BYTES, LINK_BYTES_S = 1_000_000, 5e5
 TRIED = 6
 """Restores that are measured alone before, half of them local."""
@@ -85,7 +89,7 @@ class Layout:
             busy_s=tuple(chance.uniform(*BUSY_S) for _ in range(SERVERS * SLOTS)),
         )
 
-    def problem(self, local_s: float, remote_s: float) -> ScheduleProblem:
+    def problem(self, local_s: float, remote_s: float, wait_s: float = WAIT_S) -> ScheduleProblem:
         """The problem of the model; its unit is a local restore."""
         cost = AffineCost(a=1.0, b=max(0.0, remote_s / local_s - 1.0), cap=SLOTS)
         return ScheduleProblem(
@@ -93,7 +97,7 @@ class Layout:
             server_of=np.repeat(np.arange(SERVERS), SLOTS),
             replicas=self.replicas,
             costs=RemoteTaskCosts([cost] * SERVERS),
-            wait=WAIT_S / local_s,
+            wait=wait_s / local_s,
         )
 
 
@@ -340,7 +344,12 @@ def main() -> None:
     parser.add_argument(
         "--methods", nargs="+", choices=METHODS, default=METHODS, metavar="METHOD", help=", ".join(METHODS)
     )
+    seconds = ("LOCAL_S", "REMOTE_S")
+    parser.add_argument("--model", nargs=2, type=float, metavar=seconds, help="what restores take; plays nothing")
     options = parser.parse_args()
+    if options.model:
+        print(modelled(*options.model))
+        return
     logging.basicConfig(level=logging.CRITICAL)
     rows: dict[str, list[Restored]] = {method: [] for method in options.methods}
     with tempfile.TemporaryDirectory() as folder:
@@ -356,11 +365,11 @@ def main() -> None:
 def modelled(local_s: float, remote_s: float) -> str:
     """What each method comes to in many layouts, if a restore takes so long."""
     told = []
-    for method in (*OFFLINE, *ONLINE):
-        found = sorted(
-            _planned_s(method, Layout.of(seed).problem(local_s, remote_s), local_s) for seed in range(LAYOUTS)
-        )
-        told.append(f"{method} {statistics.median(found):.1f}, {found[LAYOUTS * 9 // 10]:.1f} s")
+    for method, wait_s in [(each, WAIT_S) for each in OFFLINE] + [(each, wait) for each in ONLINE for wait in WAITS_S]:
+        problems = (Layout.of(seed).problem(local_s, remote_s, wait_s) for seed in range(LAYOUTS))
+        found = sorted(_planned_s(method, each, local_s) for each in problems)
+        name = f"{method} {wait_s:g}" if method in ONLINE else method
+        told.append(f"{name}: {statistics.median(found):.1f}, {found[LAYOUTS * 9 // 10]:.1f} s")
     return "; ".join(told)
 
 

@@ -86,6 +86,26 @@ def problems(draw: st.DrawFn, *, tasks: int = 10, workers: int = 4) -> TargetsPr
     )
 
 
+def test_workers_of_a_server_share_its_resources() -> None:
+    """Four restores on one server; two workers of another one have room for two of them together, not for two each."""
+    own = problem([1.0] * 4, [2] * 4, server=[0, 0, 1])
+    alone = replace(own, used=np.array([[0.0, 0.0, 0.0]]), most=np.array([[2.0, 2.0, 9.0]]))
+    assert choose_targets(alone, stop=Never()).worker.tolist().count(2) == 2
+    for taken, left in ((0.0, 2), (1.0, 3), (2.0, 4)):
+        shared = replace(alone, of_servers=1, used=np.array([[taken, taken, 0.0]]))
+        found = choose_targets(shared, stop=Never())
+        assert found.worker.tolist().count(2) == left
+    both = replace(
+        shared,
+        demand=np.ones((2, 4)),
+        per_unit=np.ones((2, 3)),
+        used=np.zeros((2, 3)),
+        least=np.full((2, 3), -np.inf),
+        most=np.array([[1.0, 1.0, 9.0], [9.0, 9.0, 9.0]]),
+    )
+    assert sorted(choose_targets(both, stop=Never()).worker.tolist()) == [0, 1, 2, 2], "each worker has its own limit"
+
+
 def used(asked: TargetsProblem, worker: np.ndarray) -> np.ndarray:
     return np.bincount(worker, asked.demand[0], len(asked.server))
 

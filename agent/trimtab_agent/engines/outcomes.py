@@ -130,6 +130,10 @@ class WorkerStatus(Protocol):
         """Number of standby replicas that the app asks for."""
 
     @property
+    def cold(self) -> int | None:
+        """Number of key groups that the placement has it stand by for and that are not warm yet; None = unknown."""
+
+    @property
     def fresh(self) -> bool:
         """Whether this worker started a short while ago and the app had no state then; False if that is unknown."""
 

@@ -177,6 +177,7 @@ def _sample(
         marks=tuple(marks),
         operators=entry.hello.operators or None,
         standbys=last.standbys if last else None,
+        cold=last.cold if last else None,
         unknown=merged.unknown if merged else None,
         reason=_reason(entry.hello.reason, entry.difference),
         declared=None if entry.other_app else entry.declared,

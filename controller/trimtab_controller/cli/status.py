@@ -50,6 +50,7 @@ from trimtab_protocol.messages.status import (
     HostStatus,
     NodeStatus,
     ProposalStatus,
+    RedundancyStatus,
     RemoteCostStatus,
     RoundStatus,
     RuleStatus,
@@ -288,11 +289,23 @@ def app_line(app: AppStatus) -> Text:
     together = f", collocation {app.collocation:.0%}" if app.collocation is not None else ""
     local = f", local sends {app.local_sends:.0%}" if app.local_sends is not None else ""
     text = Text(f"load distance {app.load_distance:.1f} pp{noise}{mean}{together}{local}, {app.key_groups} key groups")
-    if app.missing_standbys:
+    if app.redundancy is not None and app.redundancy.lacking:
+        text.append(f", {_redundancy(app.redundancy)}", "yellow")
+    elif app.missing_standbys:
         text.append(f", {app.missing_standbys} lack a standby", "yellow")
     if app.unknown_load:
         text.append(f", {app.unknown_load:.1%} of the load is unknown", "yellow")
     return text
+
+
+def _redundancy(found: RedundancyStatus) -> str:
+    """For how long key groups have lacked an owner or a warm standby, or did the last time."""
+    plan = "nothing planned"
+    if found.planned_s is not None and found.bound_s is not None:
+        plan = f"{found.planned_s:.0f} planned, bound {found.bound_s:.0f}"
+    if found.lacking:
+        return f"{found.lacking} lack an owner or a warm standby for {found.measured_s:.0f} s ({plan})"
+    return f"all had owner and warm standby again after {found.measured_s:.0f} s ({plan})"
 
 
 def _starts(size: SizeStatus) -> str:
@@ -315,8 +328,9 @@ def _n_minus_1(app: AppStatus) -> Text:
     lost = f" after losing {first_few(app.n_minus_1_lost)}" if app.n_minus_1_lost else ""
     share = app.following_share
     following = "" if share is None else f"; following a key group costs {share:.0%} of its load"
+    again = "" if app.redundancy is None or app.redundancy.lacking else f"; {_redundancy(app.redundancy)}"
     color = "yellow" if app.n_minus_1_pct > 100.0 else ""
-    return Text(f"\nN-1: {app.n_minus_1_pct:.0f} %{at}{lost}{bound}{following}", color)
+    return Text(f"\nN-1: {app.n_minus_1_pct:.0f} %{at}{lost}{bound}{following}{again}", color)
 
 
 def _pool(status: Status) -> Table | None:

@@ -4,8 +4,8 @@ A standby begins to restore as soon as the placement names it.  So its row waits
 slot, no hand-over to that host waits, the host's link is not full, and the bytes per second allow it.  Rows are named
 in batches of key groups with the same new standbys, the largest first.
 
-Nobody reports when a standby is warm.  It holds its slot for as long as the p90 of what restores cost says.  Nothing of
-this is journalled: a new leader's decider finds the gaps again.
+Workers tell how many of their standbys are not warm, but neither which nor at once.  So a standby holds its slot for as
+long as the p90 of what restores cost says.  Nothing of this is journalled: a new leader's decider finds the gaps again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

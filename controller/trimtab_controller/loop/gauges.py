@@ -133,6 +133,12 @@ APPS = (
         lambda known: of_apps(known.missing_standbys, float),
     ),
     _app(
+        "without_redundancy_seconds",
+        "For how long key groups have lacked an owner or as many warm standbys as the app asks for; 0 = none does. "
+        "Absent while unknown.",
+        lambda known: of_apps(known.redundancy, lambda found: found.measured_s if found and found.lacking else 0.0),
+    ),
+    _app(
         "n_minus_1_ratio",
         "Highest load of a worker after the loss of any one host / its capacity; absent while unknown.",
         lambda known: of_apps(known.survivals, lambda found: ratio(found.worst_pct)),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.forecasts import STEP_S, ForecastReport
 from trimtab_controller.decider.memory.predictions import Saving
+from trimtab_controller.decider.memory.redundancy import RedundancyGap
 from trimtab_controller.decider.policies.rolling import Restarting, restarts
 from trimtab_controller.decider.policies.rolling import waits as restart_waits
 from trimtab_controller.decider.values.decision import Decision, SizeVerdict, Skip, app_of, names_of
@@ -48,6 +49,7 @@ from trimtab_protocol.messages.status import (
     PoolStatus,
     ProposalStatus,
     ProposedMove,
+    RedundancyStatus,
     RemoteCostStatus,
     RestartStatus,
     RoundStatus,
@@ -254,6 +256,7 @@ def _apps(now: float, decider: Decider, execution: Execution) -> tuple[AppStatus
                 collocation=evaluation.collocation if evaluation else None,
                 local_sends=decider.known.local_sends.get(app),
                 missing_standbys=decider.known.missing_standbys.get(app),
+                redundancy=_redundancy(decider.known.redundancy.get(app)),
                 n_minus_1_pct=survival.worst_pct if survival else None,
                 n_minus_1_bound_pct=survival.bound_pct if survival else None,
                 n_minus_1_worker=survival.worker if survival else None,
@@ -285,6 +288,18 @@ def _apps(now: float, decider: Decider, execution: Execution) -> tuple[AppStatus
             )
         )
     return tuple(rows)
+
+
+def _redundancy(found: RedundancyGap | None) -> RedundancyStatus | None:
+    if found is None:
+        return None
+    return RedundancyStatus(
+        since=found.began_at,
+        measured_s=found.measured_s,
+        lacking=found.lacking,
+        planned_s=found.planned_s,
+        bound_s=found.bound_s,
+    )
 
 
 def _collocation(found: Together | None) -> CollocationStatus | None:

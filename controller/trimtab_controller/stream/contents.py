@@ -157,7 +157,9 @@ def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
     for row in _by_time(sums[Kind.OPERATOR]):
         if _report(row) in reports:
             operators[WorkerId(row["worker"])][OperatorId(row["operator"])] = row["partition"]
-    standbys = {row["worker"]: row["partition"] for row in _by_time(sums[Kind.STANDBYS]) if _report(row) in reports}
+    standbys = {
+        row["worker"]: row for row in _by_time(named(sums[Kind.STANDBYS], Kind.STANDBYS)) if _report(row) in reports
+    }
     reasons = {row["worker"]: row["operator"] for row in _by_time(sums[Kind.REASON]) if _report(row) in reports}
     absent = {row["worker"]: row for row in _by_time(sums[Kind.ABSENCE]) if _report(row) in reports}
     copies = _copies(named(sums[Kind.COPY], Kind.COPY), reports)
@@ -166,7 +168,8 @@ def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
         replace(
             _node(newest[worker]),
             operators=operators.get(worker),
-            standbys=standbys.get(worker),
+            standbys=asked["partition"] if (asked := standbys.get(worker)) else None,
+            cold=_whole(asked["cold"]) if asked else None,
             unknown=unknown.get((newest[worker]["host"], worker)),
             reason=reasons.get(worker),
             also_on=also_on.get(worker, ()),

@@ -149,6 +149,7 @@ LEVELS: Mapping[Kind, Mapping[str, str]] = {
         "generation": "x.g",
         "waiting": "x.wai",
     },
+    Kind.STANDBYS: {"cold": "x.cld"},
     Kind.KEY_GROUP: {"state_bytes": "x.sb[i]", "lag_records": "x.lg[i]", "backlog": "x.bl[i]"},
     Kind.COPY: {"records": f"get(x.cpr, CAST(i - ({COPIES_AT}) AS INT))"},
 }

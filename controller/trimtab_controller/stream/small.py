@@ -94,7 +94,7 @@ def _samples(report: Report) -> Iterator[tuple[Kind, tuple[Any, ...], Values, Va
         for operator, partitions in (worker.operators or {}).items():
             yield Kind.OPERATOR, (*name, operator, partitions), (), ()
         if worker.standbys is not None:
-            yield Kind.STANDBYS, (*name, None, worker.standbys), (), ()
+            yield Kind.STANDBYS, (*name, None, worker.standbys), (), (worker.cold,)
         if worker.unknown is not None:
             yield Kind.UNKNOWN, (*name, worker.unknown), (), ()
         if worker.reason is not None:

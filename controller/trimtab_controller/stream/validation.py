@@ -44,7 +44,8 @@ PART_TYPE = (
     "bo ARRAY<LONG>, sb ARRAY<LONG>, lg ARRAY<LONG>, bl ARRAY<LONG>, "
     "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>, dir ARRAY<LONG>, "
     "os ARRAY<STRING>, oc ARRAY<LONG>, sby LONG, unk STRING, why STRING, off STRING, dap STRING, "
-    "fsh BOOLEAN, cpo ARRAY<STRING>, cpp ARRAY<LONG>, cpr ARRAY<LONG>, fol DOUBLE, psd DOUBLE, psk LONG, wai DOUBLE>"
+    "fsh BOOLEAN, cpo ARRAY<STRING>, cpp ARRAY<LONG>, cpr ARRAY<LONG>, fol DOUBLE, psd DOUBLE, psk LONG, wai DOUBLE, "
+    "cld LONG>"
 )
 BROKEN = "broken"
 """Holds the text of a report that is not JSON or has a value of a wrong type."""
@@ -157,7 +158,7 @@ def _out_of_range(r: str) -> str:
         ),
         _outside(f"{r}.w.cap", 0.001, MAX_CORES),
         *(_outside(f"{r}.w.{name}", 0, cpu_limit) for name in ("cpu", "fol")),
-        *(f"array_min({r}.w.{name}) < 0" for name in ("mem", "g", "psk")),
+        *(f"array_min({r}.w.{name}) < 0" for name in ("mem", "g", "psk", "cld")),
         _outside(f"{r}.w.psd", 0, MAX_NUMBER),
         _outside(f"{r}.w.wai", 0, 1),
         _outside(f"{r}.w.sby", 0, MAX_STANDBYS),

@@ -41,7 +41,8 @@ class TargetsProblem:
     """T restores, W workers on S servers, R resources of workers; sizes in units of a local restore.
 
     A restore adds `demand * per_unit` to what is `used` of each resource of its worker, less what is `spared` of the
-    demand there; that must stay within `least` and `most`, or must have been outside with the given targets.
+    demand there; that must stay within `least` and `most`, or must have been outside with the given targets.  The last
+    `of_servers` resources are those of servers: all workers of one have the same row, and use it together.
     """
 
     server: Ints  # (W,)
@@ -56,6 +57,7 @@ class TargetsProblem:
     least: Floats  # (R, W)
     most: Floats  # (R, W)
     given: Ints  # (T,) the worker of each restore, without regard to what it costs
+    of_servers: int = 0
     spared: Spared | None = None
     allowed: Bools | None = None  # (T, W) the workers that a restore may go to, beside the given one; None: all
 
@@ -232,8 +234,13 @@ class _Search:
         on = problem.server[self.worker] if len(self.worker) else np.zeros(0, np.int64)
         self._sum = np.bincount(on, self._here, len(problem.pace)).astype(np.float64)
         self._used = problem.used.copy()
-        for used, added in zip(self._used, problem.added(np.arange(len(self.worker)), self.worker), strict=True):
-            used += np.bincount(self.worker, added, len(problem.server))
+        self._own = len(problem.demand) - problem.of_servers
+        """So many resources are those of workers; the others are those of servers."""
+        for at, added in enumerate(problem.added(np.arange(len(self.worker)), self.worker)):
+            if at < self._own:
+                self._used[at] += np.bincount(self.worker, added, len(problem.server))
+            else:
+                self._used[at] += np.bincount(on, added, len(problem.pace))[problem.server]
         self._least = np.minimum(problem.least, self._used) - TOLERANCE
         self._most = np.maximum(problem.most, self._used) + TOLERANCE
         self._limited = bool(len(problem.demand))
@@ -334,10 +341,16 @@ class _Search:
         """Whether all workers stay within their limits."""
         if not self._limited:
             return True
-        problem, used = self._problem, dict[int, Floats]()
+        problem, own = self._problem, self._own
+        used, shared = dict[int, Floats](), dict[int, Floats]()
         for task, worker in targets.items():
             for at, sign in ((int(self.worker[task]), -1.0), (worker, 1.0)):
-                used[at] = used.get(at, self._used[:, at]) + sign * problem.added(task, at)
+                change = sign * problem.added(task, at)
+                used[at] = used.get(at, self._used[:, at]) + change
+                server = int(problem.server[at])
+                shared[server] = shared.get(server, 0.0) + change[own:]
+        for at, amount in used.items():
+            amount[own:] = self._used[own:, at] + shared[int(problem.server[at])]
         return all(
             bool((self._least[:, at] <= amount).all() and (amount <= self._most[:, at]).all())
             for at, amount in used.items()
@@ -351,9 +364,15 @@ class _Search:
             self._here[task] = problem.one(task, worker)
             self._sum[problem.server[worker]] += self._here[task]
             if self._limited:
-                self._used[:, present] -= problem.added(task, present)
-                self._used[:, worker] += problem.added(task, worker)
+                self._use(present, -problem.added(task, present))
+                self._use(worker, problem.added(task, worker))
             self.worker[task] = worker
+
+    def _use(self, worker: int, change: Floats) -> None:
+        self._used[: self._own, worker] += change[: self._own]
+        if self._problem.of_servers:
+            beside = self._problem.server == self._problem.server[worker]
+            self._used[self._own :, beside] += change[self._own :, None]
 
     def _ends(self) -> Floats:
         """(S,) when each server ends; -inf for one without restores of this batch."""

@@ -89,17 +89,18 @@ class Statistics:
 
     `cpu_s` = CPU seconds of the process; `epoch` = newest placement that it knows; `generation` = generation of its
     consumer group; `complete` = whether `key_groups` lists all key groups that it owns; `pairs` = tuples between key
-    groups; `refused` = refused placements and hand-over records since its start, by reason;
-    `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of the key groups are
-    unknown in this interval, as `reason_text` returns it; `breaches` = times since its start that a changelog was about
-    to overwrite state that the worker owns (it then ends itself); `fresh` = the worker started a short while ago, and
-    its app had no state then (None = it had, or that is unknown); `copies` = state on its disk of key groups that it
-    neither owns nor follows; `following_s` = CPU seconds, of `cpu_s`, for keeping the state of others warm (None =
-    unknown); `paused_s` = key-group seconds for which inputs stood still at rebalances of the group that ended in this
-    interval, or before the first one, `paused` = of how many key groups (None = unknown); `reset` = within the last
-    hour the worker began at the first records of its topics although its tables have counted them (None = it did not,
-    or that is unknown), `maybe_reset` = that may be so, but deleted records would look the same, `lost` = it found that
-    inputs, or changes of its tables, were deleted before it read them (None likewise); `direct` of the pairs.
+    groups; `refused` = refused placements and hand-over records since its start, by reason; `standbys` = standby
+    replicas per key group that the app asks for, `cold` = key groups that the placement has this worker stand by for
+    and whose state is not here yet (None = unknown); `unknown` = why the loads of the key groups are unknown in this
+    interval, as `reason_text` returns it; `breaches` = times since its start that a changelog was about to overwrite
+    state that the worker owns (it then ends itself); `fresh` = the worker started a short while ago, and its app had no
+    state then (None = it had, or that is unknown); `copies` = state on its disk of key groups that it neither owns nor
+    follows; `following_s` = CPU seconds, of `cpu_s`, for keeping the state of others warm (None = unknown); `paused_s`
+    = key-group seconds for which inputs stood still at rebalances of the group that ended in this interval, or before
+    the first one, `paused` = of how many key groups (None = unknown); `reset` = within the last hour the worker began
+    at the first records of its topics although its tables have counted them (None = it did not, or that is unknown),
+    `maybe_reset` = that may be so, but deleted records would look the same, `lost` = it found that inputs, or changes
+    of its tables, were deleted before it read them (None likewise); `direct` of the pairs.
     """
 
     WIRE: ClassVar = Wire(version=VERSION)
@@ -115,6 +116,7 @@ class Statistics:
     pairs: Annotated[tuple[PairSample, ...], Most(MAX_PAIRS)]
     refused: Annotated[Mapping[Annotated[Fault, Lenient()], int], Most(MAX_FAULTS)] = field(default_factory=dict)
     standbys: Annotated[int | None, Range(0, MAX_STANDBYS)] = None
+    cold: int | None = None
     unknown: str | None = None
     breaches: int | None = None
     fresh: bool | None = None

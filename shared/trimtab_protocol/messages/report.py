@@ -121,15 +121,16 @@ class WorkerSample:
     `state` = what it does; `capacity` = cores that it may use; `cpu_s` = CPU seconds of the whole process;
     `memory_bytes` = resident set; `steering` = whether it takes commands; `epoch` = newest placement that it knows;
     `generation` = generation of its consumer group.  `operators` = number of key groups per operator of its app;
-    `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of its key groups are
-    unknown in this interval (None when they are known); `reason` = why it only reports, or, while it steers, what it
-    lacks; of an absent worker, how it ended.  `absence` = why a worker that the agent can start is away (None for any
-    other, and while it is unknown).  `declared` = the app that the agent can start it for, running or not, if
-    agent.toml says so.  `fresh` = it started a short while ago, and its app had no state then.
-    `copies` = the state on its disk of key groups that it neither owns nor follows; none = unknown.  `following_s` =
-    CPU seconds, of `cpu_s`, that it took to keep warm what it follows.  `paused_s` = key-group seconds for which its
-    inputs stood still at rebalances of the group that ended in this interval; `paused` = of how many key groups.
-    `waiting` = share of the last seconds in which its main thread was ready to run and got no core; None = unknown.
+    `standbys` = standby replicas per key group that the app asks for; `cold` = key groups that the placement has it
+    stand by for and whose state is not here yet (None = unknown; only with `standbys`); `unknown` = why the loads of
+    its key groups are unknown in this interval (None when they are known); `reason` = why it only reports, or, while it
+    steers, what it lacks; of an absent worker, how it ended.  `absence` = why a worker that the agent can start is away
+    (None for any other, and while it is unknown).  `declared` = the app that the agent can start it for, running or
+    not, if agent.toml says so.  `fresh` = it started a short while ago, and its app had no state then.  `copies` = the
+    state on its disk of key groups that it neither owns nor follows; none = unknown.  `following_s` = CPU seconds, of
+    `cpu_s`, that it took to keep warm what it follows.  `paused_s` = key-group seconds for which its inputs stood still
+    at rebalances of the group that ended in this interval; `paused` = of how many key groups.  `waiting` = share of the
+    last seconds in which its main thread was ready to run and got no core; None = unknown.
     """
 
     worker: Annotated[WorkerId, Key("w")]
@@ -146,6 +147,7 @@ class WorkerSample:
         Mapping[OperatorId, Annotated[int, Range(1, MAX_PARTITIONS)]] | None, Columns(("os", "oc"), MAX_OPERATORS)
     ] = None
     standbys: Annotated[int | None, Key("sby"), Range(0, MAX_STANDBYS)] = None
+    cold: Annotated[int | None, Key("cld")] = None
     unknown: Annotated[Reason | None, Key("unk")] = None
     reason: Annotated[Reason | None, Key("why")] = None
     absence: Annotated[Absence | None, Key("off")] = None

@@ -79,9 +79,9 @@ class HostWindow:
 class NodeWindow:
     """A worker process in the window: `capacity` and `cpu` in cores, `covered_s` = seconds that samples cover.
 
-    `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `reason`, `absence`, `declared`, `fresh`,
-    `copies` and `waiting` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the window
-    was marked partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.
+    `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `cold`, `reason`, `absence`, `declared`,
+    `fresh`, `copies` and `waiting` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the
+    window was marked partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.
     `also_on` = other hosts on which a process of this name ran meanwhile; `claimed_by` = those whose word does not
     count, because `host` had it before and still reports it.  `following` = cores, of `cpu`, that it took
     to keep warm what it follows.  `paused_s` = key-group seconds for which inputs stood still at rebalances that ended
@@ -104,6 +104,7 @@ class NodeWindow:
         None
     )
     standbys: Annotated[int | None, Range(0, MAX_STANDBYS)] = None
+    cold: int | None = None
     unknown: Reason | None = None
     reason: Reason | None = None
     also_on: Annotated[tuple[HostId, ...], Most(MAX_NODES)] = ()

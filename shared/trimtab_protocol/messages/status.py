@@ -119,6 +119,22 @@ class CapacityStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RedundancyStatus:
+    """The last time that key groups of an app lacked an owner, or as many warm standbys as the app asks for.
+
+    `since` = the end of the window that showed it first (epoch seconds), `measured_s` = how long it has lasted, by the
+    ends of windows; `lacking` = such key groups in the last window, 0 = it is over.  `planned_s` = how long it should
+    last by what was decided, `bound_s` = no choice of workers takes less; None = nothing was decided for it.
+    """
+
+    since: float
+    measured_s: float
+    lacking: int
+    planned_s: float | None = None
+    bound_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteCostStatus:
     """What a tuple costs more at one end because it goes to another worker, CPU seconds of a reference core.
 
@@ -417,7 +433,8 @@ class AppStatus:
     `load_distance` (pp) and `mean_load` (percent) are smoothed; `noise` = how much of the load distance may be noise,
     estimated from the prediction errors of the last windows (pp); `collocation` = share of the tuples between key
     groups that stay within a worker, `local_sends` = that skipped the broker in the last window; `missing_standbys` =
-    key groups with fewer standbys than the app asks for; `fixed` = workers that take no part in plans;
+    key groups with fewer standbys than the app asks for; `redundancy` None: no key group has lacked its owner or a warm
+    standby since this controller leads, or it is unknown; `fixed` = workers that take no part in plans;
     `stale_key_groups` = key groups whose load the last window did not measure, `unknown_load` = their share of the
     app's load; `size` None: the controller does not judge it; `capacity` = how much more fits; `mode` of its
     plans: dry-run, approve or act; `remote_costs` = what tuples between workers cost; `restart` = how far its
@@ -437,6 +454,7 @@ class AppStatus:
     noise: float | None = None
     collocation: Share | None = None
     missing_standbys: int | None = None
+    redundancy: RedundancyStatus | None = None
     n_minus_1_pct: float | None = None
     n_minus_1_bound_pct: float | None = None
     n_minus_1_worker: WorkerId | None = None

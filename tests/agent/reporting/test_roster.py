@@ -71,10 +71,12 @@ def test_what_the_app_consists_of_and_asks_for_and_why_its_loads_are_unknown_is_
     made.connect(replace(HELLO, operators={OperatorId("sums"): 64}))
     row = made.take({}, 1.0).workers[0]
     assert (row.operators, row.standbys, row.unknown) == ({"sums": 64}, None, None), "declared, nothing measured yet"
-    made.report(W0, said(sample(), interval_s=0.5, standbys=1, unknown="no base yet"))
-    made.report(W0, said(sample(), interval_s=0.5, standbys=2))
+    made.report(W0, said(sample(), interval_s=0.5, standbys=1, cold=5, unknown="no base yet"))
+    made.report(W0, said(sample(), interval_s=0.5, standbys=2, cold=3))
     row = made.take({}, 1.0).workers[0]
-    assert (row.standbys, row.unknown) == (2, "no base yet"), "in a part of the interval"
+    assert (row.standbys, row.cold, row.unknown) == (2, 3, "no base yet"), "in a part of the interval"
+    made.report(W0, said(sample(), standbys=2))
+    assert made.take({}, 1.0).workers[0].cold is None, "an older plug-in says nothing of it"
     made.report(W0, said(sample(), standbys=2))
     assert made.take({}, 1.0).workers[0].unknown is None
     assert made.take({}, 1.0).workers[0].standbys == 2, "stale, but nothing else was said"

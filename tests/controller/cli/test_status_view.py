@@ -14,6 +14,7 @@ from trimtab_controller.cli.status import (
     LEVELS,
     NO_TUPLES,
     SHOWN_NODES,
+    app_line,
     brief_status,
     collocation_line,
     intents_documents,
@@ -38,6 +39,7 @@ from trimtab_protocol.messages.status import (
     HostStatus,
     OperatorCostStatus,
     PoolStatus,
+    RedundancyStatus,
     RemoteCostStatus,
     SizeStatus,
     Status,
@@ -56,6 +58,7 @@ ORDERS = replace(
     collocation=0.9,
     local_sends=0.75,
     missing_standbys=7,
+    redundancy=RedundancyStatus(since=1000.0, measured_s=48.2, lacking=0, planned_s=50.0, bound_s=40.4),
     stale_key_groups=4,
     unknown_load=0.031,
     n_minus_1_pct=81.4,
@@ -397,3 +400,14 @@ def test_it_says_what_is_missing_and_what_to_do(reason: SkipReason, then: str) -
     with pytest.raises(CommandError) as refusal:
         view_of(known, None, "--app")
     assert str(refusal.value) == f"no complete snapshot: {reason}: w1; {then}"
+
+
+def test_key_groups_without_an_owner_or_a_warm_standby_come_with_what_was_planned() -> None:
+    gap = RedundancyStatus(since=1000.0, measured_s=190.0, lacking=12, planned_s=60.0, bound_s=44.6)
+    for found, said in (
+        (gap, "12 lack an owner or a warm standby for 190 s (60 planned, bound 45)"),
+        (replace(gap, planned_s=None, bound_s=None), "for 190 s (nothing planned)"),
+    ):
+        line = str(app_line(replace(ORDERS, redundancy=found)))
+        assert said in line
+        assert "lack a standby" not in line, "it is told once"

@@ -14,6 +14,7 @@ from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.copies import Held
 from trimtab_controller.decider.window.restores import Restores
 from trimtab_controller.decider.window.view import PlannableView
+from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.plan import Move, PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -132,15 +133,17 @@ def test_the_same_key_groups_move_more_to_standbys_and_nobody_gets_too_far(data:
     def warm(targets: tuple[tuple[int, int], ...]) -> int:
         return sum(weight[at] for at, target in targets if standbys.get(at) == target)
 
-    def most(targets: tuple[tuple[int, int], ...]) -> int:
-        sums = [0] * len(WORKERS)
-        for at, target in targets:
-            sums[target] += 0 if standbys.get(at) == target else weight[at]
-        return max(sums)
+    def all_warm(targets: tuple[tuple[int, int], ...]) -> float:
+        """When the last host ends, in restores that lack nothing; each worker has a host of its own."""
+        learned, pace = LearnedRestores(), Restores().pace(HostId("h"))
+        on = [
+            [learned.size(weight[at]) for at, target in targets if target == worker] for worker in range(len(WORKERS))
+        ]
+        return max(max(pace * sum(each), max(each, default=0.0)) for each in on)
 
     assert warm(told.moves) >= warm(moves)
     if not any(standbys.get(at) in free for at in chosen):
-        assert most(told.moves) <= most(moves)
+        assert all_warm(told.moves) <= all_warm(moves) + 1e-6
     assert abs(told.load_distance - distance(found, told.moves)) < 1e-6
 
 

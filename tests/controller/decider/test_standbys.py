@@ -312,10 +312,11 @@ def test_large_states_are_not_all_restored_on_one_host() -> None:
     following = Following.of(large, placed(large))
     by_loads = following.choose(large, 1, PLENTY)
     assert restored_on(by_loads) == {"h1": 200, "h2": 2}
-    assert by_loads.warm_s is None
+    assert by_loads.warm is None
     sooner = following.choose(large, 1, PLENTY, restores=knowing(large))
     assert restored_on(sooner) == {"h1": 101, "h2": 101}
-    assert sooner.warm_s == pytest.approx(10.0, rel=0.3)
+    assert sooner.warm is not None
+    assert sooner.warm.seconds == pytest.approx(10.0, rel=0.3)
     busy = following.choose(large, 1, PLENTY, restores=knowing(large, running={HostId("h1"): [300_000_000]}))
     assert restored_on(busy)["h1"] < 100, "what it restores already counts"
 

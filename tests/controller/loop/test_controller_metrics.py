@@ -16,6 +16,7 @@ from trimtab_controller.decider.memory.headroom import NO_CAPACITY
 from trimtab_controller.decider.memory.hosts import Host, HostsSeen
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.memory.predictions import MispredictedWorker, RoundMeasured
+from trimtab_controller.decider.memory.redundancy import RedundancyGap
 from trimtab_controller.decider.memory.unknown_load import Gaps
 from trimtab_controller.decider.values.decision import (
     ALL_NAMES,
@@ -84,6 +85,10 @@ def test_what_is_known_of_a_window_is_shown_and_no_longer_when_it_is_unknown() -
         ),
         evaluations={APP: evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)},
         missing_standbys={AppId("a1"): 0},
+        redundancy={
+            APP: RedundancyGap(began_at=10.0, seen_at=40.0, lacking=3),
+            AppId("a1"): RedundancyGap(began_at=10.0, seen_at=40.0, lacking=0),
+        },
         gaps={AppId("a1"): Gaps(fixed=(fixed,), stale=2, share=0.03)},
         sizes={APP: SizeVerdict(app=APP, detail="", workers=3, wanted=4, desired=4, asked=2.7, capacity=3.0)},
         forecasts={
@@ -105,6 +110,8 @@ def test_what_is_known_of_a_window_is_shown_and_no_longer_when_it_is_unknown() -
         ("load_distance_pp", "app"): 4.0,
         ("collocation_ratio", "a1"): 0.25,
         ("key_groups_without_standby", "a1"): 0.0,
+        ("without_redundancy_seconds", "app"): 30.0,
+        ("without_redundancy_seconds", "a1"): 0.0,
         ("fixed_workers", "a1"): 1.0,
         ("stale_key_groups", "a1"): 2.0,
         ("unknown_load_ratio", "a1"): 0.03,

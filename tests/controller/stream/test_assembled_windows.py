@@ -198,16 +198,19 @@ def test_a_worker_declares_what_its_last_report_says() -> None:
     machine = assembler(("h0",))
     assert machine.on_rows([early, *rows], now_ms=5_000) == []
     rows = [worker("w0", late), *(declared("w0", late, Kind.OPERATOR, name, 4) for name in ("sums", "counts"))]
-    rows += [declared("w0", late, Kind.STANDBYS, None, 2), declared("w0", unsure, Kind.UNKNOWN, "no base yet", None)]
+    rows += [
+        declared("w0", late, Kind.STANDBYS, None, 2)._replace(levels=[3.0]),
+        declared("w0", unsure, Kind.UNKNOWN, "no base yet", None),
+    ]
     rows += [worker("w2", late), declared("w2", late, Kind.REASON, "exactly_once, global tables", None)]
     [snapshot] = machine.on_rows([late, *rows, worker("w1", late)], now_ms=10_100)
     known, silent, changed = snapshot.nodes
-    assert (known.operators, known.standbys) == ({"sums": 4, "counts": 4}, 2)
+    assert (known.operators, known.standbys, known.cold) == ({"sums": 4, "counts": 4}, 2, 3)
     assert known.unknown == "no base yet", "the newest reason in the window, though it knows its loads again"
     assert known.reason is None, "it steers again"
     assert changed.reason == "exactly_once, global tables"
-    undeclared = (silent.operators, silent.standbys, silent.unknown, silent.reason)
-    assert undeclared == (None, None, None, None), "not declared yet"
+    undeclared = (silent.operators, silent.standbys, silent.cold, silent.unknown, silent.reason)
+    assert undeclared == (None,) * 5, "not declared yet"
 
 
 def test_why_a_worker_is_away_and_for_which_app_it_can_be_started_is_as_last_reported() -> None:

@@ -54,6 +54,7 @@ from trimtab_protocol.messages.status import (
     NodeStatus,
     OperatorCostStatus,
     PoolStatus,
+    RedundancyStatus,
     RemoteCostStatus,
     RoundStatus,
     RuleStatus,
@@ -110,7 +111,7 @@ REPORT = Report(
         WorkerSample(
             worker=W0, app=APP, state=WorkerState.RUNNING, capacity=0.25, cpu_s=0.1, memory_bytes=9, steering=True,
             epoch=EPOCH, generation=4, marks=(Mark.CLAMPED,), operators={SUMS: 64, OperatorId("x"): 2}, standbys=1,
-            unknown="parts do not add up: 0.3 of 0.5 s", reason="waits for topics: 2", declared=APP,
+            cold=3, unknown="parts do not add up: 0.3 of 0.5 s", reason="waits for topics: 2", declared=APP,
             fresh=True,
             copies=(Copy(SUMS, 5, 120), Copy(OperatorId("x"), 1, 7)), following_s=0.01, paused_s=2.5, paused=3,
             waiting=0.25,
@@ -131,7 +132,7 @@ SNAPSHOT = Snapshot(
         NodeWindow(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0, cpu=0.1,
             complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3, operators={SUMS: 64}, standbys=1,
-            unknown="parts do not add up", reason="waits for topics: 2", also_on=(HostId("h7"),),
+            cold=3, unknown="parts do not add up", reason="waits for topics: 2", also_on=(HostId("h7"),),
             declared=APP, fresh=True, copies=(Copy(SUMS, 5, 120),), following=0.02,
             paused_s=2.5, paused=3, waiting=0.25,
         ),
@@ -172,7 +173,7 @@ HELLO = Hello(app=APP, worker=W0, pid=77, steering=False, reason="old", operator
 WELCOME = Welcome(cluster=CLUSTER, host=HOST, interval_s=1.0, protocol=2)
 STATISTICS = Statistics(
     at_ms=999_000, interval_s=1.0, state=WorkerState.RUNNING, cpu_s=0.1, epoch=EPOCH, generation=4, complete=True,
-    key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,), refused={Fault.UNSIGNED: 3}, standbys=1,
+    key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,), refused={Fault.UNSIGNED: 3}, standbys=1, cold=3,
     unknown="parts do not add up", copies=(Copy(SUMS, 5, 120),),
 )  # fmt: skip
 STATUS = Status(
@@ -191,6 +192,7 @@ STATUS = Status(
     apps=(
         AppStatus(
             app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5,
+            redundancy=RedundancyStatus(since=NOW, measured_s=30.0, lacking=2, planned_s=25.0, bound_s=20.5),
             missing_standbys=1, n_minus_1_pct=81.0, n_minus_1_bound_pct=79.0, n_minus_1_worker=W0, n_minus_1_lost=(W0,),
             fixed=(
                 FixedStatus(worker=W0, reason="worker_missing", text=""),

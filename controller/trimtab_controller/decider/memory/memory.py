@@ -22,6 +22,7 @@ from trimtab_controller.decider.memory.observe import (
 from trimtab_controller.decider.memory.openings import Openings
 from trimtab_controller.decider.memory.orphans import Orphans
 from trimtab_controller.decider.memory.predictions import PredictionTracker, RoundMeasured
+from trimtab_controller.decider.memory.redundancy import RedundancyGap, RedundancyTracker
 from trimtab_controller.decider.memory.remote_costs import Recalled as Recalled
 from trimtab_controller.decider.memory.remote_costs import RemoteCostTracker
 from trimtab_controller.decider.memory.standby_choice import Survival
@@ -77,14 +78,15 @@ class WindowResult:
     """What the last snapshot showed, for the status.
 
     `not_ready`: why nothing is known of any app.  `gaps`: per app, what is not known of it.  `missing_standbys`: per
-    app, the number of key groups that have fewer standbys than the app asks for.  `pool`: per app, the workers that can
-    be started.  `survivals`: per app, what the loss of any one host leads to.  `sizes`: what should become of the
-    number of workers of each app.  `capacity`: hosts, and how much more fits.  `local_sends`: per app, the share of the
-    tuples between key groups that skipped the broker; missing while unknown.  `together`: per app, what collocation can
-    bring.  `following`: per app, what following a key group costs, as a share of its load; missing while unmeasured.
-    `forecasts`: the demand to come of each app.  `rules`: those of controller.toml and of operators.  `awaited`: the
-    owners in placements that are away and may come back any moment.  `revoked`: hosts whose key is revoked, so that
-    what is said for them is dropped.
+    app, the number of key groups that have fewer standbys than the app asks for.  `redundancy`: the last time that each
+    app was without owners or warm standbys, None before the first; missing while unknown.  `pool`: per app, the workers
+    that can be started.  `survivals`: per app, what the loss of any one host leads to.  `sizes`: what should become of
+    the number of workers of each app.  `capacity`: hosts, and how much more fits.  `local_sends`: per app, the share of
+    the tuples between key groups that skipped the broker; missing while unknown.  `together`: per app, what collocation
+    can bring.  `following`: per app, what following a key group costs, as a share of its load; missing while
+    unmeasured.  `forecasts`: the demand to come of each app.  `rules`: those of controller.toml and of operators.
+    `awaited`: the owners in placements that are away and may come back any moment.  `revoked`: hosts whose key is
+    revoked, so that what is said for them is dropped.
     """
 
     snapshot: Snapshot | None = None
@@ -94,6 +96,7 @@ class WindowResult:
     concerns: tuple[Concern, ...] = ()
     not_ready: NotReady | None = NOTHING_SEEN
     missing_standbys: dict[AppId, int] = field(default_factory=dict)
+    redundancy: dict[AppId, RedundancyGap | None] = field(default_factory=dict)
     pool: dict[AppId, tuple[PoolWorker, ...]] = field(default_factory=dict)
     gaps: dict[AppId, Gaps] = field(default_factory=dict)
     survivals: dict[AppId, Survival] = field(default_factory=dict)
@@ -161,6 +164,7 @@ class Memory:
         self.hosts = HostTracker(settings.smoothing, max_disk=settings.max_disk, max_link=settings.max_link)
         self.full_hosts = FullHosts(max_disk=settings.max_disk, max_link=settings.max_link)
         self.standbys = StandbyRounds()
+        self.redundancy = RedundancyTracker()
         self.orphans = Orphans()
         self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self.remote_costs = RemoteCostTracker(recalled)
@@ -216,7 +220,15 @@ class Memory:
         raw = {**raw, **filled.refused}
         views = {app: view if isinstance(view, NotReady) else filled.of(app) for app, view in smoothed.items()}
         evaluations = self.history.evaluated(views)
-        self.standbys.observe(views, execution.placements, snapshot.nodes, self.hosts.costs.of_hosts())
+        speeds, here = self.hosts.costs.of_hosts(), self.orphans.here
+        self.standbys.observe(views, execution.placements, snapshot.nodes, speeds, here)
+        not_seen = (app for app, view in views.items() if isinstance(view, NotReady) and app in execution.placements)
+        self.redundancy.observe(
+            snapshot,
+            execution,
+            ownerless=self.orphans.ownerless,
+            unprotected={**dict.fromkeys(not_seen), **self.standbys.unprotected},
+        )
         use = follow_use(snapshot, self.known.use, demands.workers)
         measured = self.predictions.measure_rounds(execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self.predictions.review(raw, parts, use)
@@ -236,6 +248,7 @@ class Memory:
             revoked=self.known.revoked,
             not_ready=missing,
             missing_standbys=dict(self.standbys.missing),
+            redundancy=dict(self.redundancy.gaps),
             survivals=dict(self.standbys.survivals),
             following={app: share for app in views if (share := self.standbys.costs.of(app)) is not None},
             gaps=dict(filled.gaps),
@@ -262,6 +275,7 @@ class Memory:
             *rule_concerns(views, rules),
             *self.predictions.concerns,
             *self.standbys.concerns,
+            *self.redundancy.concerns,
             *self.orphans.concerns,
             *self.full_hosts.concerns,
             *crash_concerns(snapshot, ran, off=off),
@@ -277,6 +291,10 @@ class Memory:
 
     def accepted(self, now: float, decision: Decision, execution: Execution) -> None:
         """Remember what follows from a decision that is carried out; `execution` = the state before it."""
+        if isinstance(decision, Planned | StandbysPlaced | Adopted):
+            app = decision.plan.app if isinstance(decision, Planned) else decision.app
+            self.redundancy.accepted(now, app, decision.warm)
+            self.known.redundancy = dict(self.redundancy.gaps)
         match decision:
             case Planned(plan=plan):
                 self.orphans.accepted(plan.app, decision)

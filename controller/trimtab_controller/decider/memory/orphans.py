@@ -54,6 +54,7 @@ class Orphans:
     """Finds the orphans of all apps.
 
     `found` = the orphans of each app that have no next owner, with its view; `here` = the workers that are not lost.
+    `ownerless` = how many key groups of an app lost workers owned and nobody has taken over, those with a standby too.
     `windows` = the last ones, the newest first: when a worker is lost, what it said.  `hosts` = what is known of them,
     `asked` = what is asked of each worker (percent of its capacity), `offered` = the workers that the last plan of an
     app could choose from.
@@ -62,6 +63,7 @@ class Orphans:
     def __init__(self) -> None:
         self.windows: deque[Snapshot] = deque(maxlen=WINDOWS + 2)
         self.found: dict[AppId, tuple[SmoothedView, Orphaned]] = {}
+        self.ownerless: dict[AppId, int] = {}
         self.hosts = HostsSeen()
         self.asked: dict[WorkerId, float] = {}
         self._away: dict[AppId, dict[WorkerId, int]] = {}
@@ -96,11 +98,13 @@ class Orphans:
         self._away = {app: {each: counts[app].get(each, 0) + 1 for each in owners[app] - here} for app in owners}
         here |= {each for away in self._away.values() for each, windows in away.items() if windows < WINDOWS}
         self.here = here
-        self.found = {}
+        self.found, self.ownerless = {}, {}
         for app, view in views.items():
             placement = placements.get(app)
             if placement is not None and not here.issuperset(view.kept_table.workers):
-                found = orphans_of(view, placement, here, snapshot)
+                lost = _ownerless(view, here, snapshot)
+                self.ownerless[app] = len(lost)
+                found = _orphans(lost, placement, here)
                 if len(found.table):
                     self.found[app] = view, found
         self.hosts = hosts
@@ -122,15 +126,19 @@ class Orphans:
             self._crowded[app] = chosen.lost, chosen.crowd
 
 
-def orphans_of(view: AppView, placement: Placement, here: set[WorkerId], snapshot: Snapshot) -> Orphaned:
-    """The key groups of workers that are not `here`, which nobody who is has, and of which no standby is here."""
+def _ownerless(view: AppView, here: set[WorkerId], snapshot: Snapshot) -> OwnedTable:
+    """The key groups of workers that are not `here`, which nobody who is has."""
     kept = view.kept_table
     away = np.array([worker not in here for worker in kept.workers], np.bool_)[kept.owner]
     table = kept.only(away)
     seen = OwnedTable.of_blocks(view.app, [block for block in snapshot.blocks if block.app == view.app])
     held = np.array([worker in here for worker in seen.workers] + [False], np.bool_)
     holder = np.append(seen.owner, len(seen.workers))[table.places_in(seen)]
-    table = table.only(~held[holder])
+    return table.only(~held[holder])
+
+
+def _orphans(table: OwnedTable, placement: Placement, here: set[WorkerId]) -> Orphaned:
+    """Those of these key groups without an owner of which no standby is `here`."""
     loads = defaultdict[WorkerId, float](float)
     lost = np.ones(len(table), np.bool_)
     for place in range(len(table)):

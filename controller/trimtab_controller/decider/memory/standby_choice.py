@@ -16,19 +16,20 @@ Following a key group counts as a share of its load: as measured (`FollowingCost
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trimtab_controller.decider.values.decision import WarmForecast
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.window.copies import Held
 from trimtab_controller.decider.window.owned import Floats, Integers, OwnedTable
 from trimtab_controller.decider.window.placing import Places, spreads
 from trimtab_controller.decider.window.resources import free_disks
-from trimtab_controller.decider.window.restores import Restores
+from trimtab_controller.decider.window.restores import TARGET_OPERATIONS, Restores
 from trimtab_controller.decider.window.view import SmoothedView, Worker
 from trimtab_models.solving import Never
 from trimtab_models.standbys.problem import HOST, UNPLACED, StandbyBudget, StandbyProblem, is_new
@@ -47,8 +48,6 @@ NO_REPLACEMENT = float("inf")
 SEARCH = StandbyParams(steps=2_000, peaks=False)
 """A limit on the time of the search, at most a second for 100,000 key groups: the decider waits for it.  What is chosen
 is rated with the next window."""
-RESTORE_OPERATIONS = 150_000
-"""Trials of a new standby on a worker in one decision, for all to be warm sooner."""
 SOONER_S, SOONER = 1.0, 0.1
 """By so much, in seconds and as a share, all must be warm sooner for a standby to go elsewhere."""
 GONE = UNPLACED - 1
@@ -61,9 +60,8 @@ class StandbyRows:
 
     `rows` = (owner, standby ...) of the key groups whose standbys change.  `added` = number of new standbys, of which
     `replaced` take the place of others.  `missing` = number of key groups that still have too few standbys.
-    `lacking` = bytes that the new standbys of a key group restore, by host.  `warm_s` = seconds until all are restored,
-    by the model of restores, and `warm_bound_s` = what no other workers can beat, whatever their loads; None if it was
-    not asked.
+    `lacking` = bytes that the new standbys of a key group restore, by host.  `warm`: when they are restored; None
+    if it was not asked.
     """
 
     rows: Mapping[KeyGroup, Owners] = field(default_factory=dict)
@@ -71,8 +69,7 @@ class StandbyRows:
     replaced: int = 0
     missing: int = 0
     lacking: Mapping[KeyGroup, Mapping[HostId, int]] = field(default_factory=dict)
-    warm_s: float | None = None
-    warm_bound_s: float | None = None
+    warm: WarmForecast | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", MappingProxyType(dict(self.rows)))
@@ -200,6 +197,13 @@ class Following:
             limit.append(held + np.array([disks.get(worker.host, np.inf) for worker in workers]))
         return np.array(usage).reshape(-1, len(table)), np.array(limit).reshape(-1, len(workers))
 
+    def on_lost(self, here: Collection[WorkerId]) -> int:
+        """Number of key groups whose owner, or one of whose standbys, is a worker that is not `here`."""
+        lost = np.array([worker.id not in here for worker in self.view.all_workers], np.bool_)
+        table = _whole(self.view)
+        owners = np.array([worker not in here for worker in table.workers], np.bool_)[table.owner]
+        return int((owners | (lost[self.placed] & (self.placed >= 0)).any(axis=1)).sum())
+
     def bytes_followed(self, view: SmoothedView) -> dict[WorkerId, float]:
         """Bytes of state that each worker follows."""
         return self._followed(view, _whole(view).assumed_state_bytes)
@@ -261,7 +265,7 @@ class Following:
             view, problem, replace(found, assignment=sooner.assignment) if worthwhile else found, restores.held
         )
         warm_s = unit_s * (sooner.makespan if worthwhile else sooner.before)
-        return replace(rows, warm_s=warm_s, warm_bound_s=unit_s * sooner.lower_bound)
+        return replace(rows, warm=WarmForecast(seconds=warm_s, bound_s=unit_s * sooner.lower_bound))
 
     def _sooner(
         self, view: SmoothedView, problem: StandbyProblem, assignment: Integers, restores: Restores
@@ -291,7 +295,7 @@ class Following:
             alone=np.array([learned.cost(host).at(1) for host in hosts]),
             running=begun * pace,
         )
-        return restored_sooner(problem, assignment, times, stop=Never(), operations=RESTORE_OPERATIONS)
+        return restored_sooner(problem, assignment, times, stop=Never(), operations=TARGET_OPERATIONS)
 
     def _rows(self, view: SmoothedView, problem: StandbyProblem, found: StandbyResult, held: Held) -> StandbyRows:
         width = max(self.placed.shape[1], found.assignment.shape[1])

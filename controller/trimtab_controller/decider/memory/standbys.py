@@ -47,7 +47,7 @@ TIGHTLY_BOUND = 40
 """Most workers of an app, times the number of apps, for N-1 to be bound tightly: this is done in every window, and
 takes up to 0.1 s for an app of 8 workers."""
 WRITTEN_S = 600.0
-"""How long what new standbys will write counts as not yet measured: they are restored by then, and nobody says when."""
+"""How long what new standbys will write counts as not yet measured: they are restored by then."""
 MORE_ROOM = 1.1
 """By how much more a disk must have free than when no gap could be filled, for it to be tried again."""
 SAMPLES = 30
@@ -180,12 +180,14 @@ class _App:
 class StandbyRounds:
     """Plans the rounds.
 
-    `missing` = per known app, the number of key groups with too few standbys.  `survivals` = per app, what the loss of
+    `missing` = per known app, the number of key groups with too few standbys.  `unprotected` = those, and those that
+    have lost their owner or a standby with a worker which may still come back.  `survivals` = per app, what the loss of
     any one host leads to.  `costs` = what following costs.
     """
 
     def __init__(self) -> None:
         self.missing: dict[AppId, int] = {}
+        self.unprotected: dict[AppId, int] = {}
         self.survivals: dict[AppId, Survival] = {}
         self.costs = FollowingCosts()
         self._apps: dict[AppId, _App] = {}
@@ -216,14 +218,19 @@ class StandbyRounds:
         placements: Mapping[AppId, Placement],
         nodes: Collection[NodeWindow] = (),
         speeds: Mapping[HostId, float] = MappingProxyType({}),
+        here: Collection[WorkerId] = (),
     ) -> None:
-        """Follow the apps that are known now: missing standbys, what a loss leads to, and what following costs."""
-        self.missing, self.survivals = {}, {}
+        """Follow the apps that are known now: missing standbys, what a loss leads to, and what following costs.
+
+        `here` = the workers that do not count as lost.
+        """
+        self.missing, self.unprotected, self.survivals = {}, {}, {}
         for app, view in views.items():
             known = self._known(view, placements.get(app)) if isinstance(view, SmoothedView) else None
             if known is None or not isinstance(view, SmoothedView):
                 continue
             self.missing[app] = known.missing
+            self.unprotected[app] = known.missing + (known.following.on_lost(here) if view.standbys else 0)
             self.costs.observe(app, known.following.load_followed(view), nodes, speeds)
             tightly = len(view.all_workers) * len(views) <= TIGHTLY_BOUND
             wanted = known.situation.wanted
@@ -282,12 +289,12 @@ class StandbyRounds:
         return replace(chosen, rows=rows, lacking=lacking)
 
     def replacements(self, now: float, view: SmoothedView, placement: Placement, restores: RestoresOf) -> StandbyRows:
-        """The rows that replace present standbys by better ones."""
+        """The rows that replace present standbys by better ones; none while a worker is lost that may come back."""
         known = self._known(view, placement)
         early = now < self._replaced_at.get(view.app, 0.0) + REPLACE_INTERVAL_S or self._is_early(
             now, view.app, placement
         )
-        survival = self.survivals.get(view.app)
+        survival = None if self.unprotected.get(view.app) else self.survivals.get(view.app)
         if early or known is None or survival is None or survival.excess_pct < TOLERANCE_PCT:
             return StandbyRows()
         self._replaced_at[view.app] = now  # also where none is better: it takes long to find out

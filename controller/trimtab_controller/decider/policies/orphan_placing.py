@@ -17,7 +17,7 @@ from trimtab_controller.decider.window.concerns import FULL_PCT
 from trimtab_controller.decider.window.owned import Floats, OwnedTable
 from trimtab_controller.decider.window.placing import Places, priorities
 from trimtab_controller.decider.window.resources import LINK, free_disks, sums_of_workers
-from trimtab_controller.decider.window.restores import Restores
+from trimtab_controller.decider.window.restores import TARGET_OPERATIONS, Restores
 from trimtab_controller.decider.window.view import SmoothedView, Worker
 from trimtab_models.dyndl.problem import Ints
 from trimtab_models.dyndl.targets import (
@@ -32,9 +32,6 @@ from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, ROUNDING, Resou
 from trimtab_models.solving import Never
 from trimtab_models.spared import Spared
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
-
-TARGET_OPERATIONS = 150_000
-"""Trials of a key group on a worker in one decision: `benchmarks/orphan_restores.py --time` shows what they cost."""
 
 OPERATIONS = 500_000
 """Trials of a key group on a worker in one decision; what is left then is spread evenly over light workers."""

@@ -19,12 +19,15 @@ from trimtab_controller.decider.values.decision import Planned
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.decider.window.collocation import planned_with
 from trimtab_controller.decider.window.copies import Held
-from trimtab_controller.decider.window.owned import Floats
+from trimtab_controller.decider.window.owned import Floats, Integers
 from trimtab_controller.decider.window.resources import resources_of
-from trimtab_controller.decider.window.restores import Restores
+from trimtab_controller.decider.window.restores import TARGET_OPERATIONS, Restores
 from trimtab_controller.decider.window.view import UNLIMITED, PlannableView
 from trimtab_controller.plan import Move
 from trimtab_controller.solver.answer import Answer, Method
+from trimtab_models.dyndl.targets import TargetsProblem, choose_targets
+from trimtab_models.solving import Never
+from trimtab_models.spared import Spared
 from trimtab_protocol.messages.snapshot import Snapshot
 
 BAND_SHARE = 0.5
@@ -34,10 +37,6 @@ PASSES = 3
 TRIED = 20
 """How many moves to a worker are tried for an exchange: those with the most similar loads."""
 SLACK_PP = 1e-9
-LEVELLED = 100
-"""How many exchanges are made at most so that no host has to restore much more than the others."""
-LEVEL_MOVES, LEVEL_TARGETS, LEVEL_PARTNERS = 5, 20, 5
-"""Of the host with the most to restore, its largest restores; the targets with the least; partners for an exchange."""
 
 
 def onto_copies(wanted: SolveWanted, answer: Answer, restores: Restores, settings: Settings) -> Answer:
@@ -54,9 +53,7 @@ def onto_copies(wanted: SolveWanted, answer: Answer, restores: Restores, setting
         improved = [found.improve(place) for place in range(len(answer.moves))]
         if not any(improved):
             break
-    for _ in range(LEVELLED):
-        if not found.level():
-            break
+    found.level()
     if not found.changed:
         return answer
     return replace(answer, moves=found.moves, load_distance=found.load_distance)
@@ -93,8 +90,7 @@ class _Targets:
         self._allowed = np.maximum(np.abs(self._distances()), tolerance) + SLACK_PP
         hosts = {host: place for place, host in enumerate(sorted({worker.host for worker in view.workers}))}
         self._host = [hosts[worker.host] for worker in view.workers]
-        self._pace = [restores.pace(host) for host in hosts]
-        """Time per byte of each host, relative to each other."""
+        self._hosts, self._restores = tuple(hosts), restores
         of_host, resources = np.array(self._host, np.int64), resources_of(view)
         at, moved, targets = of_host[before], np.array(self._key_groups), np.array(self._target)
         self._resources = resources
@@ -129,51 +125,74 @@ class _Targets:
         self._make(best)
         return True
 
-    def level(self) -> bool:
-        """Let a restore leave the host that restores longest, alone or in exchange for another; whether it did.
+    def level(self) -> None:
+        """Let restores leave the host that ends last, in the same limits, and where no more is restored for it.
 
-        Hosts restore side by side, so this one decides how long the plan takes.  No more is restored in all.
+        Hosts restore side by side, so that one decides how long the plan takes.
         """
-        sums = np.zeros(max(self._host) + 1)
-        np.add.at(sums, [self._host[each] for each in self._target], [self._takes(*each) for each in self._pairs()])
-        fullest = int(sums.argmax())
-        here = [at for at, target in self._pairs() if self._host[target] == fullest]
-        best: tuple[float, dict[int, int]] | None = None
-        for place in heapq.nlargest(LEVEL_MOVES, here, key=lambda at: self._takes(at, self._target[at])):
-            for targets in self._elsewhere(place, sums):
-                after = self._most_after(targets, sums)
-                if after < (best[0] if best else sums[fullest] - 1.0) and self._fits(targets):
-                    best = (after, targets)
-        if best is None:
-            return False
-        self._make(best[1])
-        return True
+        chosen = choose_targets(self._problem(), stop=Never(), operations=TARGET_OPERATIONS).worker.tolist()
+        changed = {at: target for at, target in enumerate(chosen) if target != self._target[at]}
+        if changed:
+            self._make(changed)
 
-    def _pairs(self) -> list[tuple[int, int]]:
-        return list(enumerate(self._target))
+    def _problem(self) -> TargetsProblem:
+        """The problem of `trimtab_models.dyndl`: the load of workers, and the resources of hosts, are its limits."""
+        learned, rows, targets = self._restores.learned, np.array(self._key_groups), np.array(self._target)
+        workers, hosts = len(self._capacity), np.array(self._host, np.int64)
+        shape = len(rows), workers
+        lacking = np.ones(shape)
+        for at, shares in enumerate(self._lacking):
+            lacking[at, list(shares)] = list(shares.values())
+        allowed = np.tile(self._kept, (len(rows), 1)) & (lacking <= lacking[np.arange(len(rows)), targets][:, None])
+        allowed[np.arange(len(rows)), self._home] = False
+        if self._places is not None:
+            allowed &= self._places.may(rows[:, None], np.arange(workers))
+        amounts = np.array([each.amount[rows] for each in self._resources], np.float64)
+        on_hosts = self._used - np.array(
+            [np.bincount(hosts[targets], each.on(rows, targets), len(self._most[0])) for each in self._resources]
+        )
+        load = np.array([self._load])
+        used = (self._sums - np.bincount(targets, load[0], workers)) / self._capacity
+        begun = np.array([sum(map(learned.size, self._restores.running.get(host, ()))) for host in self._hosts])
+        pace = np.array([self._restores.pace(host) for host in self._hosts])
+        most = np.maximum(self._most, self._used)[:, hosts]
+        return TargetsProblem(
+            server=hosts,
+            size=np.array([learned.size(size) for size in self._bytes]),
+            less=[
+                {worker: learned.size(share * size) for worker, share in shares.items()}
+                for shares, size in zip(self._lacking, self._bytes, strict=True)
+            ],
+            pace=pace,
+            alone=np.array([learned.cost(host).at(1) for host in self._hosts]),
+            running=begun * pace,
+            demand=np.concatenate((load, amounts)),
+            per_unit=np.concatenate((1.0 / self._capacity[None], np.ones((len(amounts), workers)))),
+            used=np.concatenate((used[None], on_hosts[:, hosts])),
+            least=np.concatenate(((self._mean - self._allowed)[None], np.full_like(most, -np.inf))),
+            most=np.concatenate(((self._mean + self._allowed)[None], most)),
+            given=targets,
+            of_servers=len(amounts),
+            spared=self._spared(rows, workers),
+            allowed=allowed,
+        )
 
-    def _takes(self, at: int, target: int) -> float:
-        """How long this target would restore for a move, by its bytes and the pace of its host."""
-        return self._bytes[at] * self._lacking[at].get(target, 1.0) * self._pace[self._host[target]]
-
-    def _elsewhere(self, place: int, sums: Floats) -> Iterator[dict[int, int]]:
-        """Other targets for a move: those on hosts that have the least to restore."""
-        left = self._target[place]
-        free = [each for each in np.flatnonzero(self._kept).tolist() if self._host[each] != self._host[left]]
-        for target in heapq.nsmallest(LEVEL_TARGETS, free, key=lambda each: (sums[self._host[each]], each)):
-            others = (at for at, present in self._pairs() if present == target)
-            alike = heapq.nsmallest(LEVEL_PARTNERS, others, key=lambda at: abs(self._load[at] - self._load[place]))
-            for targets in ({place: target}, *({place: target, at: left} for at in alike)):
-                if self._gain_of(targets) >= 0 and self._source_of_none(targets):
-                    yield targets
-
-    def _most_after(self, targets: Mapping[int, int], sums: Floats) -> float:
-        """How long the host concerned that has most to restore would take."""
-        after = {self._host[each]: 0.0 for at, target in targets.items() for each in (self._target[at], target)}
-        for at, target in targets.items():
-            after[self._host[self._target[at]]] -= self._takes(at, self._target[at])
-            after[self._host[target]] += self._takes(at, target)
-        return max(float(sums[host]) + change for host, change in after.items())
+    def _spared(self, rows: Integers, workers: int) -> Spared | None:
+        """What copies need not use of the resources of hosts, of the key groups that move."""
+        parts = [
+            (at, found)
+            for at, each in enumerate(self._resources, 1)
+            if each.spared is not None and (found := each.spared.part(rows, np.arange(workers))) is not None
+        ]
+        if not parts:
+            return None
+        amounts = [np.zeros((1 + len(self._resources), len(found.node))) for _, found in parts]
+        for amount, (at, found) in zip(amounts, parts, strict=True):
+            amount[at] = found.amount[0]
+        key_groups, nodes = (
+            np.concatenate([getattr(each, name) for _, each in parts]) for name in ("key_group", "node")
+        )
+        return Spared.of(key_groups, nodes, np.concatenate(amounts, axis=1), (len(rows), workers))
 
     def _make(self, targets: Mapping[int, int]) -> None:
         for at, target in targets.items():

@@ -41,6 +41,7 @@ def place(
                     lacking=found.lacking,
                     detail=_described(found),
                     added=found.added,
+                    warm=found.warm,
                 )
     return None
 
@@ -56,7 +57,9 @@ def with_adopted(
     """The adoption, with new standbys in the same publication."""
     found = standbys.next_round(now, with_less_disk(view, standbys.promised(now)), placement, restores)
     detail = f"{adopted.detail}; {_described(found)}" if found.rows else adopted.detail
-    return replace(adopted, detail=detail, standbys=found.rows, lacking=found.lacking, added=found.added)
+    return replace(
+        adopted, detail=detail, standbys=found.rows, lacking=found.lacking, added=found.added, warm=found.warm
+    )
 
 
 def with_plan(
@@ -77,7 +80,7 @@ def with_plan(
     left = with_less_disk(view, brought_by(view, written))
     lacking = [(view.hosts[move.target], move.to_restore) for move in written if move.target in view.hosts]
     found = standbys.next_round(now, left, placement, lambda app: restores(app).beside(lacking), besides=moved)
-    return replace(planned, standbys=found.rows, lacking=found.lacking, added=found.added)
+    return replace(planned, standbys=found.rows, lacking=found.lacking, added=found.added, warm=found.warm)
 
 
 def _described(found: StandbyRows) -> str:
@@ -85,6 +88,6 @@ def _described(found: StandbyRows) -> str:
     what = counted(found.added, "new standby") if found.added else fewer
     if found.replaced:
         what += f", {found.replaced} of them in place of others, so that less load meets at one worker after a loss"
-    if found.warm_s is not None and found.warm_s >= TOLD_S:
-        what += f", all warm after about {found.warm_s:.0f} s, bound {found.warm_bound_s:.0f} s"
+    if found.warm is not None and found.warm.seconds >= TOLD_S:
+        what += f", all warm after about {found.warm.seconds:.0f} s, bound {found.warm.bound_s:.0f} s"
     return what + (f", {found.missing} key groups still lack one" if found.missing else "")

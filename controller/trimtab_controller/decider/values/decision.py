@@ -121,11 +121,20 @@ class NextOwners:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WarmForecast:
+    """Seconds until all new standbys are warm by the model of restores, and what no other workers can beat."""
+
+    seconds: float
+    bound_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(PlanDecided):
-    """Carry out a plan.  `added` as in StandbysPlaced."""
+    """Carry out a plan.  `added` and `warm` as in StandbysPlaced."""
 
     lacking: Lacking = field(default_factory=dict, compare=False)
     added: int = field(default=0, compare=False, repr=False)
+    warm: WarmForecast | None = field(default=None, compare=False, repr=False)
     next_owners: NextOwners | None = field(default=None, compare=False, repr=False)
 
 
@@ -158,23 +167,26 @@ class IntentRefused(IntentsAnswered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted(PlacementWanted):
-    """Change the placement to what the reports show.  `added` as in StandbysPlaced."""
+    """Change the placement to what the reports show.  `added` and `warm` as in StandbysPlaced."""
 
     detail: str
     lacking: Lacking = field(default_factory=dict, compare=False)
     added: int = field(default=0, compare=False, repr=False)
+    warm: WarmForecast | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbysPlaced(StandbysWanted):
     """Change the standbys of these key groups.
 
-    `added` = how many were chosen, those of key groups that move at the same time included.
+    `added` = how many were chosen, those of key groups that move at the same time included.  `warm`: when they are
+    warm; None if there are none.
     """
 
     detail: str
     lacking: Lacking = field(default_factory=dict, compare=False)
     added: int = field(default=0, compare=False, repr=False)
+    warm: WarmForecast | None = field(default=None, compare=False, repr=False)
     next_owners: NextOwners | None = field(default=None, compare=False, repr=False)
 
 

@@ -102,6 +102,7 @@ class ConcernKind(StrEnum):
     DRAINED_RUNS = "drained_runs"
     WORKER_TWICE = "worker_twice"
     LOSS_OVERLOADS = "loss_overloads"
+    WITHOUT_STANDBY = "without_standby"
     ORPHANS_CROWD = "orphans_crowd"
     TOO_FEW_WORKERS = "too_few_workers"
     SCALING_IN_VAIN = "scaling_in_vain"

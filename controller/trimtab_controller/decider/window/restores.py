@@ -11,6 +11,9 @@ from trimtab_models.dyndl.targets import pace_of
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.snapshot import Snapshot
 
+TARGET_OPERATIONS = 150_000
+"""Trials of a restore on a worker in one decision: `benchmarks/orphan_restores.py --time` shows what they cost."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restores:

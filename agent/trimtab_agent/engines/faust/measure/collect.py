@@ -96,6 +96,7 @@ class Collector:
             pairs=_pairs(taken, status.key_group_of),
             refused=status.refused,
             standbys=min(status.standbys, MAX_STANDBYS),
+            cold=status.cold,
             breaches=status.breaches,
             fresh=status.fresh or None,
             unknown=unknown or next(iter(away.values()), None),

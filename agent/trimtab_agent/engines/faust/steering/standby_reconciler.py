@@ -114,6 +114,18 @@ class StandbyReconciler:
             self._changed()
             return frozenset(key_group for key_group in wanted if not self._standbys.is_followed([key_group]))
 
+    @property
+    def cold(self) -> int | None:
+        """How many key groups the placement has this worker stand by for that are not warm; None without a placement.
+
+        The target of a hand-over is named behind the standbys that the app asks for, so it does not count.
+        """
+        placement, wanted = self._shared.placement, self._shared.faust_standbys
+        if placement is None:
+            return None
+        rows = ((each, placement.of(each.operator, each.partition)) for each in self._placed())
+        return self._standbys.cold(each for each, row in rows if self._shared.worker in row[1 : 1 + wanted])
+
     async def warm(self, key_groups: Collection[KeyGroup], generation: int) -> None:
         """Open and follow these key groups.  Raises GenerationOver, or the error that makes a table unusable."""
         async with self._turn:

@@ -24,6 +24,7 @@ class FaustWorkerStatus:
         self._shared = parts.shared
         self._ownership = parts.ownership
         self._standbys = parts.standbys
+        self._reconciler = parts.reconciler
         self._handover = parts.handover
         self._work = parts.work
         self._side = parts.side
@@ -95,6 +96,11 @@ class FaustWorkerStatus:
     def standbys(self) -> int:
         """Number of standby replicas that the app asks for."""
         return self._shared.faust_standbys
+
+    @property
+    def cold(self) -> int | None:
+        """Number of key groups that it should stand by for and has not got warm yet; None = unknown."""
+        return self._reconciler.cold if self.refusal is None else None
 
     @property
     def fresh(self) -> bool:

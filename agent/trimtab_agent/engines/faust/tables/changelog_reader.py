@@ -15,6 +15,7 @@ offsets of the table say nothing any more.  It is not followed further, and whoe
 import asyncio
 import contextlib
 import functools
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -50,6 +51,8 @@ class ChangelogReader:
         self._lacking = asyncio.Event()
         """Set when there may be some of it."""
         self._applied: dict[TP, int] = {}
+        self._until: dict[TP, int] = {}
+        """Where changelogs ended when following them began, of tables that have not got so far."""
         self._tables: dict[TP, Any] = {}
         self._changed = False
         self._first: frozenset[TP] = frozenset()
@@ -68,6 +71,12 @@ class ChangelogReader:
         with self._lock:
             return frozenset(self._applied)
 
+    @property
+    def warm(self) -> frozenset[TP]:
+        """Those whose tables have had all that was there when following began; from then on they only follow."""
+        with self._lock:
+            return frozenset(self._applied.keys() - self._until.keys())
+
     def applied(self, tp: TP) -> int | None:
         """The offset up to which the table has everything; None = not followed."""
         return self._applied.get(tp)
@@ -82,6 +91,8 @@ class ChangelogReader:
         """Apply all records after offset `applied` to `table`; `end` = where the changelog ends, if it lacks some."""
         with self._lock:
             self._tables[tp], self._applied[tp], self._changed = table, applied, True
+            if applied < end - 1:
+                self._until[tp] = end
             if (missing := Missing(table, applied + 1, end)).much:
                 self._missing[tp] = missing
                 self._tell(self._lacking.set)
@@ -92,6 +103,7 @@ class ChangelogReader:
             for tp in tps:
                 self._tables.pop(tp, None)
                 self._missing.pop(tp, None)
+                self._until.pop(tp, None)
                 if self._applied.pop(tp, None) is not None:
                     self._changed = True
 
@@ -216,6 +228,8 @@ class ChangelogReader:
                     shorter.append(tp)
                     continue
                 self._applied[tp] = state.position - 1
+                if state.position >= self._until.get(tp, math.inf):
+                    del self._until[tp]
                 at_end &= state.position >= (state.lso or 0)
         if shorter:
             self.leave(shorter)

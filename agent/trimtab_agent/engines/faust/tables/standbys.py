@@ -112,6 +112,11 @@ class Standbys:
         """Whether all changelogs of these key groups are followed."""
         return self._ownership.changelogs(key_groups) <= self._reader.followed
 
+    def cold(self, key_groups: Iterable[KeyGroup]) -> int:
+        """How many of these key groups, which others own, have a table that still lacks some of its changelog."""
+        warm = self._reader.warm
+        return sum(not self._not_active([key_group]) <= warm for key_group in key_groups)
+
     def has(self, ends: dict[TP, int]) -> bool:
         """Whether the local tables contain the changelogs up to these ends."""
         return all(self._applied(tp) >= end - 1 for tp, end in ends.items())

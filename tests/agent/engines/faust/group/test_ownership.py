@@ -23,7 +23,14 @@ def a_worker(known: set[str]) -> tuple[Ownership, FaustWorkerStatus]:
     ownership, unused = Ownership(app, APP), SimpleNamespace()
     shared = PluginState(cluster="c", app=APP, worker=WorkerId("w0"))
     parts: Any = SimpleNamespace(
-        app=app, shared=shared, ownership=ownership, standbys=unused, handover=unused, work=unused, side=unused
+        app=app,
+        shared=shared,
+        ownership=ownership,
+        standbys=unused,
+        reconciler=unused,
+        handover=unused,
+        work=unused,
+        side=unused,
     )
     return ownership, FaustWorkerStatus(parts)
 

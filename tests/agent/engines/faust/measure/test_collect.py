@@ -37,6 +37,7 @@ class FakeStatus:
     refusal: str | None = None
     waits_for: str | None = None
     standbys: int = 1
+    cold: int | None = 2
     breaches: int = 0
     fresh: bool = False
     copies: tuple[Copy, ...] = (Copy(OperatorId("sums"), 3, 70),)
@@ -119,6 +120,7 @@ def test_all_of_an_interval_by_key_group():
     assert (statistics.at_ms, statistics.interval_s, statistics.complete) == (5000, 1.0, True)
     assert (statistics.state, statistics.epoch, statistics.generation) == (WorkerState.RUNNING, Epoch(2, 7), 4)
     assert statistics.copies == (Copy(OperatorId("sums"), 3, 70),)
+    assert (statistics.standbys, statistics.cold) == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What a worker keeps warm, and that opening it keeps nobody waiting."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 from tests.agent.engines.faust.tables.followed import APP, SUMS, App, Ownership, key_group
@@ -31,6 +32,7 @@ class Handover:
 
 class PluginState:
     worker = HERE
+    faust_standbys = 1
     placement: Placement | None = None
 
     def place(self, *rows: tuple[WorkerId, ...]) -> None:
@@ -58,6 +60,13 @@ class Situation:
 
     async def ready(self) -> bool:
         return self.is_ready
+
+    def at(self, position: int) -> None:
+        """Let the reader have read all changelogs so far."""
+        state = SimpleNamespace(has_valid_position=True, position=position, lso=9)
+        subscription = SimpleNamespace(assignment=SimpleNamespace(state_value=lambda _: state))
+        self.tail._changed = False  # as after the seek
+        self.tail._advance(SimpleNamespace(_subscription=SimpleNamespace(subscription=subscription)))
 
     @property
     def followed(self) -> list[int]:
@@ -111,3 +120,18 @@ def test_a_rebalance_ends_it() -> None:
     made.handover.over_after = 5
     asyncio.run(made.following.settle())
     assert len(made.followed) <= WARMED_AT_ONCE
+
+
+def test_what_it_should_stand_by_for_is_cold_until_all_is_here_that_was_there_when_it_began() -> None:
+    made = Situation(6)
+    assert made.following.cold is None, "nobody has placed anything yet"
+    made.shared.place((OTHER, HERE), (OTHER, HERE), (OTHER, HERE), (OTHER,), (HERE, OTHER), (OTHER, OTHER, HERE))
+    assert made.following.cold == 2, "0 is owned here, 4 not yet; 5 has it as the target of a hand-over, behind"
+    asyncio.run(made.following.settle())
+    assert made.following.cold == 2, "they have the changelogs up to offset 4 of 8"
+    made.at(8)
+    assert made.following.cold == 2
+    made.at(9)
+    assert made.following.cold == 0
+    made.following._standbys.stop()
+    assert made.following.cold == 2, "a rebalance: nothing is followed"
