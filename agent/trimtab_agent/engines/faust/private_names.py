@@ -422,6 +422,7 @@ PRIVATES: tuple[Private, ...] = (
         "joins in place",
         (
             *("member_id", "coordinator_id", "_client", "_retry_backoff_ms", "_session_timeout_ms", "_commit_lock"),
+            *("_heartbeat_interval_ms",),
             *("_rebalance_timeout_ms", "_group_instance_id", "_rejoin_needed_fut", "_group_subscription"),
             "_performed_join_prepare",
         ),

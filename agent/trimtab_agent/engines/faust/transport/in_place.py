@@ -42,6 +42,9 @@ JOINS: Any = 2
 commit behind a waiting JoinGroup would be judged only after its generation is over."""
 HEARTBEATS = 4
 """The broker is told a rebalance time-out of at least the session and so many heartbeats."""
+MOST_BEAT_S = 0.25
+"""The longest time between two heartbeats.  From them a member learns that the group rebalances, and until all have
+learned it, what a worker had that has left is nobody's."""
 OTHER_BROKER = (GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError)
 AGAIN = (GroupLoadInProgressError, RebalanceInProgressError)
 
@@ -86,6 +89,7 @@ class JoinInPlace:
         coordinator._lookup_assignor = lambda name: self._lookup(COMMON if name == OWN else name)
         coordinator._on_metadata_change = lambda: self.stop_all("topics have changed")
         coordinator._rebalance_timeout_ms = int(member.fence.rebalance_s * 1e3)
+        coordinator._heartbeat_interval_ms = min(coordinator._heartbeat_interval_ms, int(MOST_BEAT_S * 1e3))
         coordinator._send_req = self._apart(coordinator._send_req)
 
     def _apart(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:

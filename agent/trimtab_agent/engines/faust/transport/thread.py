@@ -575,16 +575,20 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         Raises GenerationOver, or CommitRefused if the broker does not accept the commit within `limit_s`.
         """
 
+        coordinator = self._ensure_consumer()._coordinator
+        wire = {tp: OffsetAndMetadata(offset, COMMITTED_HERE) for tp, offset in _keys(offsets).items()}
+
+        async def commit_once() -> None:
+            # In a later generation it would overwrite the offset of the next owner: no wait before the request is made.
+            _, assignment = self._live(generation, exactly=True)
+            await coordinator._do_commit_offsets(assignment, wire)
+
         async def commit() -> None:
-            coordinator = self._ensure_consumer()._coordinator
-            wire = {tp: OffsetAndMetadata(offset, COMMITTED_HERE) for tp, offset in _keys(offsets).items()}
             while True:
                 await coordinator.ensure_coordinator_known()
                 try:
                     async with coordinator._commit_lock:
-                        # In a later generation it would overwrite the offset of the next owner.
-                        _, assignment = self._live(generation, exactly=True)
-                        await asyncio.shield(coordinator._do_commit_offsets(assignment, wire))
+                        await asyncio.shield(commit_once())
                     break
                 except KafkaError as error:
                     if not error.retriable:

@@ -25,6 +25,7 @@ class Coordinator:
 
     group_id, coordinator_id, member_id, generation = "g", 7, "m", 4
     _session_timeout_ms = _rebalance_timeout_ms = 1000
+    _heartbeat_interval_ms = 3000
     _retry_backoff_ms = 0
     _group_instance_id = None
     _performed_join_prepare = False
@@ -266,3 +267,11 @@ def test_answers_for_its_own_generation_are_left_as_they_are(worker: Worker) -> 
 def test_the_rebalance_time_out_outlives_a_session() -> None:
     assert in_place_rebalance_s(60.0, 60.0, 3.0) == 72.0
     assert in_place_rebalance_s(60.0, 10.0, 1.0) == 60.0
+
+
+@pytest.mark.parametrize(("configured_ms", "found_ms"), [(3000, 250), (100, 100)])
+def test_a_member_asks_often_whether_the_group_rebalances(
+    configured_ms: int, found_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Coordinator, "_heartbeat_interval_ms", configured_ms)
+    assert Worker().coordinator._heartbeat_interval_ms == found_ms

@@ -19,7 +19,7 @@ from mode.threads import MethodQueue
 
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport import thread as thread_module
-from trimtab_agent.engines.faust.transport.thread import COMMIT_LIMIT_S, SteeredThread
+from trimtab_agent.engines.faust.transport.thread import COMMIT_LIMIT_S, GenerationOver, SteeredThread
 
 
 def test_a_step_that_comes_when_the_worker_ends_fails_and_leaves_no_coroutine(recwarn: pytest.WarningsRecorder) -> None:
@@ -172,6 +172,39 @@ async def test_a_commit_that_kafka_does_not_let_the_app_do_ends_no_worker(
     assert [await thread.commit({TP("in", 0): 7}) for _ in range(3)] == [False, False, True]
     assert crashes == []
     assert caplog.text.count("not committed, because Kafka does not let the app") == 1
+
+
+async def test_a_commit_that_proves_a_hand_over_is_not_made_in_a_generation_that_begins_before_it_is_sent() -> None:
+    """There it would overwrite the offset of who has taken over meanwhile."""
+    sent: list[int] = []
+
+    class Coordinator:
+        generation, _performed_join_prepare, _commit_lock = 4, False, asyncio.Lock()
+
+        async def ensure_coordinator_known(self) -> None: ...
+
+        async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
+            sent.append(self.generation)
+
+    coordinator = Coordinator()
+    assigned = SimpleNamespace(subscription=SimpleNamespace(_reassignment_in_progress=False, assignment=None))
+    consumer = SimpleNamespace(_coordinator=coordinator, _subscription=assigned)
+    app = SimpleNamespace(consumer_generation_id=4)
+    known: dict[str, Any] = {"joins": object(), "consumer": SimpleNamespace(held=set()), "app": app}
+    thread = alone(_ensure_consumer=lambda: consumer, thread_loop=asyncio.get_running_loop(), **known)
+
+    await thread.prove_by_commit(4, {TP("in", 0): 7}, 1.0)
+    acquire = coordinator._commit_lock.acquire
+
+    async def acquire_while_the_join_ends() -> Any:
+        asyncio.get_running_loop().call_soon(setattr, coordinator, "generation", 5)
+        return await acquire()
+
+    coordinator._commit_lock.acquire = acquire_while_the_join_ends  # type: ignore[method-assign, assignment]
+    with pytest.raises(GenerationOver, match="generation 4 is over"):
+        await thread.prove_by_commit(4, {TP("in", 0): 7}, 1.0)
+
+    assert sent == [4]
 
 
 def test_nothing_is_committed_after_records_were_dropped_until_the_next_generation() -> None:
