@@ -139,8 +139,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             response = await send(request)
             if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in GOOD:
                 self.fence.heard(sent_at)
-                if self.fence.tripped:  # still a member, but events have been dropped from the queues
-                    coordinator.request_rejoin()
+                if self.fence.tripped and isinstance(request, HeartbeatRequest):
+                    coordinator.request_rejoin()  # still a member, but events have been dropped from the queues
             if joins is not None:
                 joins.heard(request, response, sent_at)
             if isinstance(request, OffsetCommitRequest):
