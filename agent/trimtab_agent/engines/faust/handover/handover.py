@@ -316,6 +316,7 @@ class KeyGroupHandover:
         if (ahead := self._standbys.ahead(own)) is not None:
             raise Denied(Refusal.FAILED, f"the changelog {ahead}")
         sources = self._ownership.sources(key_groups)
+        self._app.consumer.begin_behind(sources)
         await self._begin(key_groups, {tp: offsets[tp] for tp in sources}, own, generation)
 
     async def adopt_topics(self, tps: Collection[TP], generation: int) -> None:

@@ -61,6 +61,8 @@ FORBIDDEN_S = 5.0
 """How long after a refusal to read a topic it is told."""
 FORBIDDEN_AGAIN_S = 1.0
 """How often it is tried to read such a topic."""
+BACKLOG_EVENTS = 200
+"""So many events of partitions with a backlog may wait for agents, or as many as of all others."""
 SILENT_S = 5.0
 """How long a broker that is asked may be silent before it counts as out of reach."""
 CUT_OFF = (
@@ -186,6 +188,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Offsets given to the streams and not yet passed to a commit, in order (patch commit-up-to-first-gap)."""
         self._position: dict[TP, int] = {}
         """Start of `_delivered`: the offset after the last one passed to a commit, initially the sought offset."""
+        self._backlogs: set[TP] = set()
+        """Partitions that this worker has taken over with a backlog, and whose log it has not read to its end."""
         self._ends = LogEnds()
         self._density = Density()
         self._passed: dict[TP, int] = {}
@@ -422,6 +426,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 active -= {tp for tp in active if tp.topic in refused}
             if self._unreadable:
                 active -= {tp for tp, (_, again_at) in self._unreadable.items() if again_at > now}
+            self._thread.room = self._room_for_backlogs()
             records = await self._fetch(active)
             # Records fetched before a rebalance are dropped: after the seek at the end of the recovery they come again.
             if self.flow_active and rebalances == self._rebalances:
@@ -435,6 +440,23 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 self._round = records
                 return records
         return {}
+
+    def begin_behind(self, tps: Collection[TP]) -> None:
+        """Let what has waited in these partitions not delay the events of all others."""
+        self._backlogs |= set(tps)
+
+    def _room_for_backlogs(self) -> dict[TP, int]:
+        """How many records to read now of each partition with a backlog.  Those that have none any more are like all."""
+        for tp in list(self._backlogs):
+            at, end = self._thread.position(tp), self.log_end(tp)
+            if at is not None and end is not None and at >= end:
+                self._backlogs.discard(tp)
+        if not self._backlogs:
+            return {}
+        waiting = {tp: len(given) - len(self._acked_index.get(tp, ())) for tp, given in self._delivered.items()}
+        others = sum(count for tp, count in waiting.items() if tp not in self._backlogs)
+        share = max(BACKLOG_EVENTS, others) // len(self._backlogs) + 1
+        return {tp: max(0, share - waiting.get(tp, 0)) for tp in self._backlogs}
 
     def _note_passed(self, active: Collection[TP]) -> None:
         """Note up to where partitions are read.  Between two rounds all that was fetched is delivered."""
@@ -1137,7 +1159,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for tp in tps:
             self._density.forget(tp)
             self._passed.pop(tp, None)
-        for marked in (self._active_partitions, self._paused_partitions, self._behind, self._closed):
+        left = (self._active_partitions, self._paused_partitions, self._behind, self._closed, self._backlogs)
+        for marked in left:
             marked.difference_update(tps)
         self.in_work.forget(tps)
 

@@ -26,6 +26,7 @@ from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.transport import client as client_module
 from trimtab_agent.engines.faust.transport import consumer as consumer_module
 from trimtab_agent.engines.faust.transport.consumer import (
+    BACKLOG_EVENTS,
     COMMITS_WAIT,
     FORBIDDEN_AGAIN_S,
     UNACKNOWLEDGED_S,
@@ -1111,6 +1112,28 @@ def test_a_backlog_whose_broker_is_out_of_reach_is_unknown_and_not_what_it_was(c
     assert consumer.out_of_reach([OTHER]) is None
     thread.commit_waits = True
     assert consumer.out_of_reach([OTHER]) == COMMITS_WAIT
+
+
+def test_what_has_waited_takes_turns_with_the_events_of_others_until_its_log_is_read(consumer: SteeredConsumer) -> None:
+    at = {ONE: 100, OTHER: 0}
+    thread = Thread({ONE: 1000, OTHER: 1000}, {})
+    thread.position = at.get  # type: ignore[attr-defined]
+    consumer._thread = thread  # type: ignore[assignment]
+    consumer.start_at({ONE: 100})
+    give(consumer, OTHER, *range(3))
+    assert consumer._room_for_backlogs() == {}
+    consumer.begin_behind({ONE})
+    assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 1}
+    give(consumer, ONE, *range(100, 140))
+    finish(consumer, ONE, *range(100, 110))
+    assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 1 - 30}
+    give(consumer, OTHER, *range(3, BACKLOG_EVENTS + 50))  # a worker that does not keep up leaves nobody behind
+    assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 50 + 1 - 30}
+    at[ONE] = 1000
+    assert consumer._room_for_backlogs() == {}
+    consumer.begin_behind({OTHER})
+    consumer.forget({OTHER})
+    assert consumer._room_for_backlogs() == {}
 
 
 def test_a_worker_that_may_not_read_a_topic_says_so_and_tries_again(

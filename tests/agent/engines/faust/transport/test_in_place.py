@@ -57,6 +57,13 @@ class Coordinator:
     async def _do_rejoin_group(self, subscription: Any) -> bool:
         raise AssertionError("replaced")
 
+    async def _perform_assignment(self, _: Any) -> dict[str, Any]:
+        self._on_metadata_change()
+        return {}
+
+    def _on_metadata_change(self) -> None:
+        raise AssertionError("replaced")
+
     async def _on_join_complete(self, *_: Any) -> None: ...
 
     async def _stop_heartbeat_task(self) -> None: ...
@@ -104,11 +111,11 @@ class Worker:
         assert self.member.barrier
         self.renewed.append(new)
 
-    def answer(self, generation: int, *given: int, protocol: str = OWN) -> None:
+    def answer(self, generation: int, *given: int, protocol: str = OWN, leader: str = "other") -> None:
         rows = ConsumerProtocolMemberAssignment(0, [("in", list(given))], b"").encode()
         self.coordinator.answers += [
             SimpleNamespace(
-                error_code=0, member_id="m", generation_id=generation, group_protocol=protocol, leader_id="other"
+                error_code=0, member_id="m", generation_id=generation, group_protocol=protocol, leader_id=leader
             ),
             SimpleNamespace(error_code=0, member_assignment=rows),
         ]
@@ -211,6 +218,19 @@ def test_who_asks_for_a_rebalance_revokes_and_says_that_all_shall(worker: Worker
     worker.answer(6, 0, 1)
     worker.join()
     assert worker.keeps[-1] == (True, True)
+
+
+def test_topics_that_have_changed_stop_all_but_not_those_that_a_new_leader_sees_for_the_first_time(
+    worker: Worker,
+) -> None:
+    worker.answer(5, 0, 1, leader="m")
+    worker.join()
+    assert (worker.member.doubt, worker.coordinator.revoked) == (None, 1)
+    worker.coordinator._on_metadata_change()
+    assert worker.member.doubt == "topics have changed"
+    worker.answer(6, 0, 1)
+    worker.join()
+    assert worker.keeps[-1] == (False, False)
 
 
 def test_an_error_in_between_makes_it_revoke(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:

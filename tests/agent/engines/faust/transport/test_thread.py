@@ -1,6 +1,7 @@
 """Steps in the consumer's thread."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.consumer.fetcher import FetchError, FetchResult
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
@@ -205,6 +207,66 @@ async def test_a_commit_that_proves_a_hand_over_is_not_made_in_a_generation_that
         await thread.prove_by_commit(4, {TP("in", 0): 7}, 1.0)
 
     assert sent == [4]
+
+
+class Fetched(list[int]):
+    """Records of one partition, as aiokafka's fetcher has them."""
+
+    next_fetch_offset = 0
+
+    def __next__(self) -> int:
+        if not self:
+            raise StopIteration
+        return self.pop(0)
+
+    def __iter__(self) -> "Fetched":
+        return self
+
+
+async def test_no_more_is_read_of_a_backlog_than_there_is_room_for_and_nothing_of_it_is_lost() -> None:
+    tps = [TP("in", partition) for partition in range(3)]
+    state = SimpleNamespace(paused=False, position=0, consumed_to=lambda _: None)
+    assignment = SimpleNamespace(active=True, state_value=lambda _: state)
+
+    class Fetcher:
+        _closed, _wait_consume_future, woken = False, None, 0
+        _subscriptions = SimpleNamespace(fetch_context=contextlib.nullcontext)
+
+        def __init__(self) -> None:
+            self._records: dict[Any, Any] = {
+                tp: FetchResult(tp, assignment=assignment, partition_records=Fetched(range(5)), backoff=0.0)
+                for tp in tps
+            }
+
+        async def fetched_records(self, partitions: Any, **_: Any) -> Any:
+            found = {}
+            for tp in [tp for tp in self._records if not partitions or tp in partitions]:
+                result = self._records.pop(tp)
+                if isinstance(result, FetchError):
+                    result.check_raise()
+                found[tp] = result.getall()
+            return found
+
+        def _notify(self, _: Any) -> None:
+            self.woken += 1
+
+    fetcher = Fetcher()
+    consumer = SimpleNamespace(_fetcher=fetcher, _closed=False)
+    thread = alone(consumer=SimpleNamespace(flow_active=True))
+    whole = list(range(5))
+
+    assert await thread._fetch_records(consumer, set(tps[:1])) == {tps[0]: whole}
+    thread.room = {tps[1]: 2, tps[2]: 0}
+    assert await thread._fetch_records(consumer, set(tps)) == {tps[1]: [0, 1]}
+    assert await thread._fetch_records(consumer, {tps[1]}) == {tps[1]: [2, 3]}  # of no partition would mean of all
+    thread.room = {tps[1]: 9}
+    assert await thread._fetch_records(consumer, set(tps)) == {tps[1]: [4], tps[2]: whole}
+    assert fetcher._records == {}
+    assert fetcher.woken == 1  # what it has had it gets again only if it is told
+
+    fetcher._records[tps[1]] = FetchError(error=KafkaError("unreadable"), backoff=0.0)
+    with pytest.raises(KafkaError, match="unreadable"):
+        await thread._fetch_records(consumer, set(tps))
 
 
 def test_nothing_is_committed_after_records_were_dropped_until_the_next_generation() -> None:
