@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import copy
 import functools
+import itertools
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, MutableMapping
@@ -63,6 +64,8 @@ FORBIDDEN_AGAIN_S = 1.0
 """How often it is tried to read such a topic."""
 BACKLOG_EVENTS = 200
 """So many events of partitions with a backlog may wait for agents, or as many as of all others."""
+TURNS_S = 0.1
+"""How often the events that wait for agents are put in turn while there is a backlog."""
 SILENT_S = 5.0
 """How long a broker that is asked may be silent before it counts as out of reach."""
 CUT_OFF = (
@@ -188,6 +191,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Offsets given to the streams and not yet passed to a commit, in order (patch commit-up-to-first-gap)."""
         self._position: dict[TP, int] = {}
         """Start of `_delivered`: the offset after the last one passed to a commit, initially the sought offset."""
+        self._turns_at = 0.0
         self._backlogs: set[TP] = set()
         """Partitions that this worker has taken over with a backlog, and whose log it has not read to its end."""
         self._ends = LogEnds()
@@ -458,6 +462,19 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         share = max(BACKLOG_EVENTS, others) // len(self._backlogs) + 1
         return {tp: max(0, share - waiting.get(tp, 0)) for tp in self._backlogs}
 
+    def _let_take_turns(self, tp: TP) -> None:
+        """Let the queues of a partition with a backlog have events of all partitions in turn, a few times a second."""
+        now = time.monotonic()
+        if now - self._turns_at > TURNS_S:
+            self._turns_at = now
+            for queue in self._queues({tp}):
+                waiting: dict[Any, list[Any]] = {}
+                for event in queue._queue:
+                    waiting.setdefault(event.message.tp, []).append(event)
+                turns = itertools.zip_longest(*waiting.values())
+                queue._queue.clear()
+                queue._queue.extend(event for turn in turns for event in turn if event is not None)
+
     def _note_passed(self, active: Collection[TP]) -> None:
         """Note up to where partitions are read.  Between two rounds all that was fetched is delivered."""
         now = time.monotonic()
@@ -516,6 +533,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             message = self._to_message(tp, record)
             try:
                 await give(message)
+                if tp in self._backlogs:
+                    self._let_take_turns(tp)
                 if tp not in changelogs:
                     delivered(tp, offset)
             except Exception:

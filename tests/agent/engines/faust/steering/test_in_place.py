@@ -77,7 +77,8 @@ class Watched:
     def renew(self, new: frozenset[TP]) -> None:
         async def play() -> None:
             self.watcher.renewed("assignment", new, 5)
-            await asyncio.sleep(0.01)
+            while self.parts.work.begun is None:
+                await asyncio.sleep(0.01)
 
         asyncio.run(play())
 

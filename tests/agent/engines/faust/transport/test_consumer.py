@@ -1136,6 +1136,13 @@ def test_what_has_waited_takes_turns_with_the_events_of_others_until_its_log_is_
     assert consumer._room_for_backlogs() == {}
 
 
+def test_what_has_waited_is_not_put_behind_all_that_waits_of_others(consumer: SteeredConsumer) -> None:
+    others, late = [Event(OTHER, offset) for offset in range(4)], [Event(ONE, offset) for offset in (7, 8)]
+    channel = queued(consumer, *others, *late)
+    consumer._let_take_turns(ONE)
+    assert channel.left == [(OTHER, 0), (ONE, 7), (OTHER, 1), (ONE, 8), (OTHER, 2), (OTHER, 3)]
+
+
 def test_a_worker_that_may_not_read_a_topic_says_so_and_tries_again(
     consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
