@@ -77,6 +77,7 @@ class Watched:
     def renew(self, new: frozenset[TP]) -> None:
         async def play() -> None:
             self.watcher.renewed("assignment", new, 5)
+            await asyncio.sleep(0)  # it begins
             while self.parts.work.begun is None:
                 await asyncio.sleep(0.01)
 
