@@ -32,7 +32,7 @@ def main(names: list[str]) -> int:
     known = {scenario.name: scenario for scenarios in sets.values() for scenario in scenarios}
     chosen = sets.get(tuple(names))
     if chosen is None and (unknown := set(names) - known.keys()):
-        print(f"unknown: {sorted(unknown)}; known: {', '.join([*(name for (name,) in list(sets)[1:]), *map(repr, known)])}")
+        print(f"unknown: {sorted(unknown)}; known: {', '.join([*(each for names in sets for each in names), *known])}")
         return 2
     chosen = tuple(known[name] for name in names) if chosen is None else chosen
     logging.basicConfig(level=logging.CRITICAL)

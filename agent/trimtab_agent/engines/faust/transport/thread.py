@@ -603,7 +603,6 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
         Raises GenerationOver, or CommitRefused if the broker does not accept the commit within `limit_s`.
         """
-
         coordinator = self._ensure_consumer()._coordinator
         wire = {tp: OffsetAndMetadata(offset, COMMITTED_HERE) for tp, offset in _keys(offsets).items()}
 
