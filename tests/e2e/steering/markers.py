@@ -90,7 +90,7 @@ async def held(cluster: Cluster) -> None:
     hold.write_text("600")
     await asyncio.sleep(5.0)
     few = cluster.setup.rate  # it holds five times as many by now, and more every second
-    assert await until(lambda: waiting() < few, 120.0), "what an agent holds counts as waiting"
+    assert await until(lambda: waiting() < few, 120.0, waiting), "what an agent holds counts as waiting"
     assert not await cluster.hand_over((key_group,), source, _other(cluster, source), took_limit_s=1.0)
     where = re.compile(rf"regrouped/{key_group.partition} offset \d+ is in work for \d+ s, and nobody knows")
 
