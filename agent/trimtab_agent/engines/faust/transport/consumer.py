@@ -450,7 +450,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._backlogs |= set(tps)
 
     def _room_for_backlogs(self) -> dict[TP, int]:
-        """How many records to read now of each partition with a backlog.  Those that have none any more are like all."""
+        """How many records to read now of each partition with a backlog, as long as it has one."""
         for tp in list(self._backlogs):
             at, end = self._thread.position(tp), self.log_end(tp)
             if at is not None and end is not None and at >= end:
