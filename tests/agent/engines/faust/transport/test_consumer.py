@@ -1115,9 +1115,8 @@ def test_a_backlog_whose_broker_is_out_of_reach_is_unknown_and_not_what_it_was(c
 
 
 def test_what_has_waited_takes_turns_with_the_events_of_others_until_its_log_is_read(consumer: SteeredConsumer) -> None:
-    at = {ONE: 100, OTHER: 0}
     thread = Thread({ONE: 1000, OTHER: 1000}, {})
-    thread.position = at.get  # type: ignore[attr-defined]
+    at = thread.passed = {ONE: 100, OTHER: 0}
     consumer._thread = thread  # type: ignore[assignment]
     consumer.start_at({ONE: 100})
     give(consumer, OTHER, *range(3))
