@@ -9,7 +9,7 @@ import copy
 import functools
 import itertools
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
@@ -457,10 +457,11 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 self._backlogs.discard(tp)
         if not self._backlogs:
             return {}
-        waiting = {tp: len(given) - len(self._acked_index.get(tp, ())) for tp, given in self._delivered.items()}
+        # Not those that agents have: they may acknowledge none before they have many.
+        waiting = Counter(event.message.tp for queue in self._queues(self._backlogs) for event in queue._queue)
         others = sum(count for tp, count in waiting.items() if tp not in self._backlogs)
         share = max(BACKLOG_EVENTS, others) // len(self._backlogs) + 1
-        return {tp: max(0, share - waiting.get(tp, 0)) for tp in self._backlogs}
+        return {tp: max(0, share - waiting[tp]) for tp in self._backlogs}
 
     def _let_take_turns(self, tp: TP) -> None:
         """Let the queues of a partition with a backlog have events of all partitions in turn, a few times a second."""
@@ -607,6 +608,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._changing = True
         self._sought = self._open = False
         self.watcher.rebalancing()
+        self._backlogs.clear()
         self.withheld.clear()  # if a hand-over's commit is refused now, the generation's last commit includes them
         written_here = dict(self._writes_from)
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}

@@ -1114,20 +1114,21 @@ def test_a_backlog_whose_broker_is_out_of_reach_is_unknown_and_not_what_it_was(c
     assert consumer.out_of_reach([OTHER]) == COMMITS_WAIT
 
 
-def test_what_has_waited_takes_turns_with_the_events_of_others_until_its_log_is_read(consumer: SteeredConsumer) -> None:
+def test_what_has_waited_is_read_beside_the_events_of_others_until_its_log_is_read(consumer: SteeredConsumer) -> None:
     thread = Thread({ONE: 1000, OTHER: 1000}, {})
     at = thread.passed = {ONE: 100, OTHER: 0}
     consumer._thread = thread  # type: ignore[assignment]
-    consumer.start_at({ONE: 100})
-    give(consumer, OTHER, *range(3))
+    consumer.start_at({ONE: 100, OTHER: 0})
+    channel = queued(consumer, *(Event(OTHER, offset) for offset in range(3)))
     assert consumer._room_for_backlogs() == {}
     consumer.begin_behind({ONE})
     assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 1}
-    give(consumer, ONE, *range(100, 140))
-    finish(consumer, ONE, *range(100, 110))
+    channel.queue._queue.extend(Event(ONE, offset) for offset in range(100, 130))
     assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 1 - 30}
-    give(consumer, OTHER, *range(3, BACKLOG_EVENTS + 50))  # a worker that does not keep up leaves nobody behind
-    assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 50 + 1 - 30}
+    give(consumer, ONE, *range(100, 900))  # what agents have and do not acknowledge takes no room
+    assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 1 - 30}
+    channel.queue._queue.extend(Event(OTHER, offset) for offset in range(3, BACKLOG_EVENTS + 50))
+    assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 50 + 1 - 30}  # nobody is left behind
     at[ONE] = 1000
     assert consumer._room_for_backlogs() == {}
     consumer.begin_behind({OTHER})
