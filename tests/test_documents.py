@@ -13,7 +13,6 @@ from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_controller.decider.memory import observe
 from trimtab_controller.decider.memory import standbys as standby_rounds
 from trimtab_controller.decider.values.settings import Settings
-from trimtab_controller.execution.journal import Flaw
 from trimtab_controller.kafka import chunks
 from trimtab_controller.leadership.machine import CandidateRole
 from trimtab_controller.loop import inbox
@@ -103,7 +102,6 @@ PAGES = {
             for role in CandidateRole
             if role in (CandidateRole.JOINING, CandidateRole.WAITING, CandidateRole.LEADING, CandidateRole.SUSPENDED)
         ),
-        *(f"| `{flaw}` |" for flaw in Flaw),
     ),
     "guides/secure-it": (f"({keys.MAX_TRUST_FILE:,} characters)",),
     "guides/steer-your-own-app": (

@@ -24,7 +24,7 @@ class AgentMetrics:
 
     def __init__(self, workers: Iterable[WorkerId] = ()) -> None:
         self.registry = CollectorRegistry()
-        self._gauge("info", "1; the label tells the version of the agent.", "version").labels(version("trimtab")).set(1)
+        self._gauge("info", "1, with the version of the agent as label.", "version").labels(version("trimtab")).set(1)
         self.reports_sent = self._counter("reports_sent", "Reports that the broker acknowledged.")
         text = "Reports dropped before the broker acknowledged them, by reason."
         self.reports_dropped = from_zero(self._counter("reports_dropped", text, "reason"), DROPPED)

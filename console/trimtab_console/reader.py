@@ -83,7 +83,7 @@ class Reader:
                 self._rest(text, failures)
             except Exception as error:  # a fault of ours: say so rather than show old values as if they were new
                 failures += 1
-                log.exception("cannot go on with the topics of %s", self._topics.cluster)
+                log.exception("reading the topics of %s has failed", self._topics.cluster)
                 self._rest(repr(error), failures)
 
     def _rest(self, fault: str, failures: int) -> None:

@@ -135,11 +135,11 @@ _ALL = (
     ),
     Action(
         "scale",
-        "say how many workers an app should have, whatever its demand is",
+        "set the number of workers of an app, whatever its demand",
         [
             _APP,
             Field(
-                "workers", "how many workers; `auto`, null in the API: as its demand asks for again", "N",
+                "workers", "how many workers; `auto` (null in the API): follow the demand again", "N",
                 kind=int, limits={"ge": 1, "le": MAX_WORKERS}, null=True,
             ),
         ],
@@ -156,7 +156,7 @@ _ALL = (
         "maintenance",
         "drain the workers of a host, keep them off for some time, and start them again",
         [
-            Field("host", "the host, as `trimtab status` has it", "HOST"),
+            Field("host", "name of the host, as in its agent.toml", "HOST"),
             Field(
                 "for_s", "how long the workers stay off, drain included, such as 90m, 2h or 1d", "SPAN",
                 flag="--for", kind=float, limits={"gt": 0, "le": LONGEST_MAINTENANCE_S}, null=True,
@@ -165,10 +165,10 @@ _ALL = (
     ),
     Action(
         "add-rule",
-        "keep a rule from now on, and say what follows",
+        "add a rule, and say what follows",
         [
-            Field("name", "how status and `trimtab why` call it; no other rule has this name", "NAME"),
-            Field("kind", "what it asks for", flag="--kind", kind=RuleKind, limits={}),
+            Field("name", "its name in `trimtab status` and `trimtab why`; no other rule has it", "NAME"),
+            Field("kind", "kind of the rule", flag="--kind", kind=RuleKind, limits={}),
             _pattern("app", "only key groups of these apps"),
             _pattern("operator", "only key groups of these operators"),
             Field(
@@ -188,7 +188,7 @@ _ALL = (
         looks=True,
         reason_needed=True,
     ),
-    Action("remove-rule", "take back a rule that an operator has added", [Field("name", "the rule's name", "NAME")]),
+    Action("remove-rule", "remove a rule that an operator has added", [Field("name", "the rule's name", "NAME")]),
 )  # fmt: skip
 
 ACTIONS: Mapping[str, Action] = {each.name: each for each in _ALL}

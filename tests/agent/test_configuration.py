@@ -220,8 +220,8 @@ def test_check_names_folders_that_are_not_there(tmp_path: Path, capsys: pytest.C
 
     assert main(["check", "--config", str(path)]) == 0
     told = capsys.readouterr().err.splitlines()
-    assert told[0] == f"agent.state_dir: {state} is not there; the agent makes it at its start"
-    assert told[1].startswith(f"workers.w1.data_dir: {tmp_path / 'w1'} is not there; ")
+    assert told[0] == f"agent.state_dir: {state} does not exist yet; the agent creates it at its start"
+    assert told[1].startswith(f"workers.w1.data_dir: {tmp_path / 'w1'} does not exist; ")
     assert told[2].startswith("workers.w2.data_dir: not set, ")
 
     state.touch()

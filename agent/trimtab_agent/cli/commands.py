@@ -91,12 +91,12 @@ def folder_doubts(configuration: AgentConfiguration) -> Iterator[str]:
     if (fault := unusable(state)) is not None:
         yield f"agent.state_dir: {state} {fault}"
     elif not state.exists():
-        yield f"agent.state_dir: {state} is not there; the agent makes it at its start"
+        yield f"agent.state_dir: {state} does not exist yet; the agent creates it at its start"
     for worker, settings in configuration.workers.items():
         if settings.data_dir is None:
-            yield f"workers.{worker}.data_dir: not set, so nobody watches the space on the disk of its tables"
+            yield f"workers.{worker}.data_dir: not set, so the free space for its tables is not watched"
         elif not settings.data_dir.is_dir():
-            found = "is no folder" if settings.data_dir.exists() else "is not there"
+            found = "is no folder" if settings.data_dir.exists() else "does not exist"
             yield (
                 f"workers.{worker}.data_dir: {settings.data_dir} {found}; it should be the folder where the worker "
                 "keeps its tables, because the space of its disk is watched"

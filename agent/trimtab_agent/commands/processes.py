@@ -87,7 +87,9 @@ class WorkerProcesses:
         for process in self._processes_of(worker):
             try:
                 if process.pid != ended.pid and os.getsid(process.pid) == ended.pid:
-                    log.warning("killing what a worker has left", **fields(worker=worker, pid=process.pid))
+                    log.warning(
+                        "killing processes that a worker has left behind", **fields(worker=worker, pid=process.pid)
+                    )
                     process.kill()
             except (psutil.Error, OSError):
                 continue  # it has ended

@@ -31,7 +31,7 @@ async def get_live(
     """Events `change`, with the newest version; about every five seconds at least, as a sign of life."""
     most = MAX_STREAMS if person.name is None else MAX_OF_PERSON
     if source.streams.total() >= MAX_STREAMS or source.streams[person.name] >= most:
-        told = f"{source.streams.total()} browsers are told of changes already, {source.streams[person.name]} of yours"
+        told = f"{source.streams.total()} browsers follow the cluster already, {source.streams[person.name]} of yours"
         raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, told)
     return Stream(source, person.name, lambda: knows(source, bearer, cookie))
 

@@ -25,7 +25,7 @@ COMMANDS = {
     ),
     "health": (
         "trimtab_controller.cli.health",
-        "ask the controller on this host whether windows come, or whether it could take over",
+        "ask the controller on this host whether it works, or could take over",
     ),
     "controller": (PARSERS, "run the controller"),
     "solve": (PARSERS, "solve one instance file"),

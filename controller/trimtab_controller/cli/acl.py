@@ -17,9 +17,8 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument("--cluster", required=True, metavar="NAME", help="the name of the cluster")
     parser.add_argument("--role", action="append", choices=list(Role), help="only this role (repeat for more)")
     for role in Role:
-        default = f"User:trimtab-{role}"
-        text = f"who connects as {role} (default: {default})"
-        parser.add_argument(f"--{role}", default=default, metavar="PRINCIPAL", help=text)
+        text = "who connects in this role (default: User:trimtab-ROLE)"
+        parser.add_argument(f"--{role}", default=f"User:trimtab-{role}", metavar="PRINCIPAL", help=text)
     parser.add_argument("--app", metavar="ID", help="id of the workers' Faust app, for its group and its own topics")
     parser.add_argument(
         "--reads", action="append", default=[], metavar="TOPIC", help="a topic that the app reads (repeat for more)"
@@ -31,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
         "--bootstrap",
         default="localhost:9092",
         metavar="HOST:PORT",
-        help="the brokers, as they stand in the printed commands",
+        help="the brokers in the printed commands (default: localhost:9092)",
     )
     parser.add_argument("--json", action="store_true", help="print the rules as JSON instead of kafka-acls commands")
     parser.set_defaults(run=run)

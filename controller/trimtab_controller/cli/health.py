@@ -21,7 +21,9 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
         "Exit code 0: the controller does its work; 1: it does not, or does not answer; 2: wrong usage or file."
     )
     add_config(parser)
-    parser.add_argument("--live", action="store_true", help="only ask whether its loop turns; if not, start it again")
+    parser.add_argument(
+        "--live", action="store_true", help="only ask whether its loop runs; if not, it needs a restart"
+    )
     parser.set_defaults(run=run)
 
 

@@ -94,9 +94,11 @@ def _add_view(parser: argparse.ArgumentParser, command: str) -> None:
         parser.add_argument("app", metavar="APP", nargs="?", help="the app's id, if there are several")
         text = "how many times the present input (default: 1)"
         parser.add_argument("--rate", type=float, default=1.0, metavar="TIMES", help=text)
-        text = "how many times the present state, in memory and on disks (default: 1, it does not grow with the input)"
+        text = (
+            "how many times the present state, in memory and on disks (default: 1, state does not grow with the input)"
+        )
         parser.add_argument("--state", type=float, default=1.0, metavar="TIMES", help=text)
-        text = "share of its CPU capacity that a worker may use then (default: 0.7)"
+        text = "share of its CPU capacity that a worker may use (default: 0.7)"
         parser.add_argument("--target", type=float, default=0.7, metavar="SHARE", help=text)
     if command == "snapshot":
         parser.add_argument("--app", metavar="ID", help="which app, if there are several")
@@ -116,7 +118,8 @@ def _add_view(parser: argparse.ArgumentParser, command: str) -> None:
         text = "how far back, such as 6h or 7d (default: 1d); the topic of snapshots keeps 7 days"
         parser.add_argument("--last", type=span, default="1d", metavar="SPAN", help=text)
         text = (
-            "replay with this too, side by side; several keys are separated by commas, such as balance.load_distance=3"
+            "settings to try beside the present ones: keys of [balance], [execution] and [scaling], such as "
+            "balance.load_distance=3, separated by commas"
         )
         parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE[,...]", help=text)
 
@@ -145,7 +148,7 @@ def _add_action_command(parser: argparse.ArgumentParser, command: str) -> None:
     for name in ("add", "remove"):
         action = ACTIONS[f"{name}-rule"]
         _add_action(functions.add_parser(name, help=action.help), action)
-    listed = functions.add_parser("list", help="all rules, those of controller.toml too")
+    listed = functions.add_parser("list", help="list all rules, also those of controller.toml")
     add_cluster(listed)
     listed.set_defaults(run="trimtab_controller.cli.status:run_rules")
 
@@ -168,7 +171,7 @@ def _add_action(parser: argparse.ArgumentParser, action: Action) -> None:
     if action.name == "add-rule":
         parser.add_argument("--dry-run", action="store_true", help="say what would follow, and write nothing")
     default = None if action.reason_needed else "no reason given"
-    text = "shown in the status, in the events and in the controller's log"
+    text = "shown in status, events and the controller's log"
     parser.add_argument("--reason", default=default, required=action.reason_needed, metavar="TEXT", help=text)
     parser.set_defaults(run=RUN, action=action.name)
 
@@ -255,7 +258,7 @@ def _add_keys(parser: argparse.ArgumentParser) -> None:
     metavar = "init | show | rotate | enroll | approve | revoke | hosts"
     actions = parser.add_subparsers(metavar=metavar, required=True)
     init = actions.add_parser("init", help="create the first key and its trust file")
-    show = actions.add_parser("show", help="which key signs, and which keys are trusted")
+    show = actions.add_parser("show", help="show which key signs, and which keys are trusted")
     rotate = actions.add_parser("rotate", help="replace the key in three steps; no command is refused meanwhile")
     text = "begin: create the next key and trust it too; switch: sign with it; finish: stop trusting the old key"
     rotate.add_argument("step", choices=STEPS, help=text)
@@ -279,15 +282,15 @@ def _token_seconds(text: str) -> float:
 
 
 def _add_hosts(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    enroll = actions.add_parser("enroll", help="let a host have a key: shows a token, waits for the host's request")
+    enroll = actions.add_parser("enroll", help="enroll a host: show a token, and wait for the host's key")
     enroll.add_argument(
-        "--valid", type=_token_seconds, default=600.0, metavar="SECONDS", help="how long the token counts (600)"
+        "--valid", type=_token_seconds, default=600.0, metavar="SECONDS", help="how long the token is valid (600)"
     )
     enroll.add_argument("--token-file", type=Path, metavar="FILE", help="write the token there, and do not show it")
-    enroll.add_argument("--yes", action="store_true", help="approve without asking: the token is proof enough")
-    approve = actions.add_parser("approve", help="let a host have a key that it has shown to you")
-    revoke = actions.add_parser("revoke", help="what a host signs counts no more")
-    hosts = actions.add_parser("hosts", help="the keys of all hosts")
+    enroll.add_argument("--yes", action="store_true", help="approve the key without asking")
+    approve = actions.add_parser("approve", help="approve a key that the host has shown to you")
+    revoke = actions.add_parser("revoke", help="stop trusting what a host signs")
+    hosts = actions.add_parser("hosts", help="list the keys of all hosts")
     for action in (enroll, approve, revoke):
         action.add_argument("host", metavar="HOST", help="name of the host, as in its agent.toml")
     approve.add_argument("key", metavar="KEY", help="ed25519:..., as `trimtab-agent enroll` shows it")

@@ -778,7 +778,7 @@ def run_rules(args: argparse.Namespace, target: Target) -> int:
     """Print the rules that the controller knows."""
     status = read_status(target)
     if status is None or status.rules is None:
-        raise CommandError("no controller has told its rules yet: one must lead, and have seen a window")
+        raise CommandError("the rules are not known yet: a controller must lead and see a window")
     if args.json:
         print_json({"rules": [document(row) for row in status.rules]})
     elif status.rules:

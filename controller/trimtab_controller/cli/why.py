@@ -57,7 +57,7 @@ def run_plan(args: argparse.Namespace, target: Target) -> int:
     plan = check_name(args.about, "APP/OPERATOR/KEYGROUP or PLAN")
     found = explain_plan(plan, events_of(target, time.time()))
     if found is None:
-        text = f"no event of the last 30 days tells of a plan {plan!r}: `trimtab events --kind plan` lists the plans"
+        text = f"no event of the last 30 days is about a plan {plan!r}: `trimtab events --kind plan` lists the plans"
         raise CommandError(text)
     if args.json:
         print_json(asdict(found))

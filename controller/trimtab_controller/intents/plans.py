@@ -265,7 +265,7 @@ def _done_by(plan: str, looked: Looked) -> tuple[dict[KeyGroup, tuple[WorkerId, 
     told = [each for each in looked.events if each.plan == plan and each.kind == EventKind.PLAN and each.app]
     ends = [each for each in told if each.phase == "ended"]
     if not ends or ends[-1].app is None:
-        why = "no event tells of its end" if told else "neither the journal nor an event tells of it"
+        why = "no event shows its end" if told else "neither the journal nor an event has it"
         raise ChangeRefused(RefusalKind.UNKNOWN, f"it is not known what plan {plan[:200]!r} moved: {why}")
     last = ends[-1]
     unlisted = max(0, (last.moves_total or 0) - len(last.moves))

@@ -83,7 +83,7 @@ class HostKeysFollower:
         for message in found.messages:
             self._take(message, told=False)
         for key in self._refused:
-            log.warning("the keys of host %r do not count: no key that is trusted has signed them", key)
+            log.warning("ignoring the keys of host %r: no trusted key has signed them", key)
         self._follower = Follower(connection, "host-keys", found.positions(topics.keys))
         log.info("%d hosts have keys", len(self.known.enrolled))
 
@@ -142,7 +142,7 @@ def change_keys(connection: Connection, topics: Topics, key: SigningKey, trust: 
     publisher = Publisher(connection, keys_transactional_id(topics.cluster), stopping, key)
     known, refused = read_keys(connection, topics, trust)
     for host, error in refused.items():
-        log.warning("the keys of %r on the topic do not count: %s", host, error)
+        log.warning("ignoring the keys of %r on the topic: %s", host, error)
     records = change(known.records, time.time())
     if stopping():
         raise StoppedError

@@ -73,7 +73,7 @@ class OptionalTopic:
     def _see(self, obstacle: str | None) -> None:
         if obstacle is not None and obstacle != self._obstacle:
             log.warning(
-                "nothing is told on topic %s: %s; looking again every %g s", self._topic, obstacle, LOOK_AGAIN_S
+                "nothing is written to topic %s: %s; trying again every %g s", self._topic, obstacle, LOOK_AGAIN_S
             )
         if obstacle is None and self._obstacle is not None:
             log.info("topic %s can be written to again; %d records were left out", self._topic, self._left_out)

@@ -17,13 +17,13 @@ class ProcessMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        text = "1; the label tells the version of the controller."
+        text = "1, with the version of the controller as label."
         Gauge(PREFIX + "info", text, ["version"], registry=self.registry).labels(version("trimtab")).set(1)
         text = "1 for the present role of this controller, 0 for the others; waiting = standby."
         self._role = Gauge(PREFIX + "role", text, ["role"], registry=self.registry)
         text = "Terms that ended because another controller took the lead."
         self.stood_down = Counter(PREFIX + "stood_down_total", text, registry=self.registry)
-        text = "Terms that ended because their producer could not go on, as when a topic is deleted; the next one does."
+        text = "Terms that ended because their producer could not go on, for example after a topic was deleted."
         self.producers_ended = Counter(PREFIX + "producers_ended_total", text, registry=self.registry)
         self._shown: CollectorRegistry | None = None
 

@@ -179,7 +179,7 @@ APPS = (
     ),
     _app(
         "forecast_cores",
-        "Highest demand forecast until a worker that is started now runs, in cores; absent while unknown.",
+        "Highest demand that is forecast until a worker that starts now will run, in cores; absent while unknown.",
         lambda known: of_apps(known.forecasts, lambda row: row.peak),
     ),
     _app(
@@ -189,13 +189,13 @@ APPS = (
     ),
     WindowGauge(
         name="forecast_error_cores",
-        text="Mean absolute error that far ahead: of the forecast, the last value, the value one period before.",
+        text="Mean absolute error of the forecast, the last value, the value one period before, in cores.",
         labels=("app", "method"),
         values=_errors,
     ),
     _app(
         "desired_workers",
-        "Workers that the app should have, for programs that add and remove them from outside; absent while unknown.",
+        "Workers that the app should have, for autoscalers; absent while unknown.",
         lambda known: of_apps(_sizes(known), lambda row: row.desired),
     ),
     _app(

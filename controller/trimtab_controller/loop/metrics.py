@@ -28,7 +28,7 @@ class HandoverMetrics:
         self._ended = from_zero(declare.counter("handovers_total", text, "phase"), ENDED)
         text = "Hand-overs of the plans in flight, by phase."
         self._in_flight = declare.gauge("handovers_in_flight", text, "phase")
-        text = "Hand-overs of the app that may be in flight, since it has suffered from some; absent before that."
+        text = "Hand-overs of the app that may be in flight; absent until it has suffered from one."
         self._pace = declare.gauge("handovers_allowed", text, "app")
         text = "Restores of the plan in flight that may run, while that is fewer than handovers_in_flight."
         self._restores = declare.gauge("restores_allowed", text, "app")
@@ -42,9 +42,9 @@ class HandoverMetrics:
         self._pause = declare.seconds("handover_pause_seconds", text)
         text = "Seconds from prepare until the new owner's state was warm; copy = it was a standby (yes, no)."
         self._restore = from_zero(declare.seconds("restore_seconds", text, "copy"), ("yes", "no"))
-        text = "Expected seconds until all state of the last round that ended is warm, at its begin."
+        text = "Seconds until all state of the last ended round is warm, as expected at its begin."
         self._recovery_planned = declare.gauge("recovery_planned_seconds", text, "app")
-        text = "Bound of trimtab_controller_recovery_planned_seconds: no schedule is expected to take less."
+        text = "Bound of trimtab_controller_recovery_planned_seconds: no schedule takes less."
         self._recovery_bound = declare.gauge("recovery_bound_seconds", text, "app")
         text = "Measured seconds until all state of the last round that ended was warm."
         self._recovery = declare.gauge("recovery_seconds", text, "app")
@@ -177,7 +177,7 @@ class MessageMetrics:
         self._rejected = declare.followed("rejected_messages_total", text, "topic", "fault")
         text = "Reports and acks that are used although their host has not signed them, by topic and fault."
         self._unsigned = declare.followed("unsigned_messages_total", text, "topic", "fault")
-        text = "Hosts that have a key; 0 where signatures are not looked at."
+        text = "Hosts that have a key; 0 if signatures are not checked."
         self._hosts_enrolled = declare.gauge("hosts_enrolled", text)
 
     def read_from(self, topics: Topics) -> None:

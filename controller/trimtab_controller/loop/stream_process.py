@@ -93,7 +93,7 @@ class StreamProcess:
         try:
             self._process.stdin.write(line + b"\n")
         except OSError:  # it has ended; `tick` sees that and starts another one
-            log.debug("the stream could not be told: %s", line.decode())
+            log.debug("cannot write to the stream's process: %s", line.decode())
 
     def close(self) -> None:
         """End the process."""

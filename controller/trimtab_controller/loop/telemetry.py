@@ -92,7 +92,7 @@ class Telemetry:
     def full_links(self, hosts: tuple[HostId, ...]) -> None:
         """Log the hosts on which new standbys wait since the foreground fills their links, when they change."""
         if hosts and hosts != self._full_links:
-            log.warning("new standbys wait: the foreground fills the links of %s", first_few(hosts))
+            log.warning("new standbys wait: other traffic fills the links of %s", first_few(hosts))
         self._full_links = hosts
 
     def _see_concerns(self, concerns: Sequence[Concern]) -> None:

@@ -159,7 +159,7 @@ def _came(
             return _Came(event.at, event.plan, _story(event.plan, move.source, why_text(move, event)))
     why = "the app has assigned it, or it is long ago"
     why += f", or it was one of the moves of plan {cut}, of which the events list a part" if cut is not None else ""
-    return _Came(None, None, f"no event tells of a plan that brought it here: {why}")
+    return _Came(None, None, f"no event shows which plan brought it here: {why}")
 
 
 def _why(plan: str, past: Sequence[tuple[Event, EventMove]]) -> str | None:

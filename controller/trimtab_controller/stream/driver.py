@@ -243,9 +243,9 @@ def _own_key(configuration: StreamConfiguration) -> SigningKey | None:
     try:
         key = load_signing_key(configuration.key)
     except BadKey as error:
-        log.info("without the controller's key each host's signature is checked, which takes longer: %s", error)
+        log.info("the controller's key cannot be read, so checking the signatures of hosts takes longer: %s", error)
         return None
-    log.info("the codes of hosts for key %s are checked", key.public.id)
+    log.info("the signatures of hosts are checked by codes made with key %s", key.public.id)
     return key
 
 

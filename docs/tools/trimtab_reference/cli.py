@@ -32,17 +32,19 @@ def render() -> str:
         "## trimtab",
         _exit_codes(trimtab_controller.cli.parser_for(None)),
         entries(
-            (f"[`{name}`](#trimtab-{name})", text) for name, (_, text) in trimtab_controller.cli.all_commands().items()
+            (_listed(name, parser, common), text)
+            for (name, (_, text)), parser in zip(
+                trimtab_controller.cli.all_commands().items(), commands.values(), strict=True
+            )
         ),
-    ]
-    parts += [
         "These arguments mean the same wherever nothing else is said. `[OPTIONS]` stands for "
         "`[--config FILE] [--bootstrap HOST:PORT] [--cluster NAME] [--json]`.",
         entries(common),
     ]
     for parser in commands.values():
-        parser.description = None  # stands in the table above
-        parts += of_command(parser, level=3, common=common)
+        parser.description = None  # stands in the list above
+        if not _is_short(parser, common):
+            parts += of_command(parser, level=3, common=common)
     agent = trimtab_agent.cli.agent_parser()
     parts += ["## trimtab-agent", _exit_codes(agent)]
     of_all = _common(_children(agent).values())
@@ -50,6 +52,19 @@ def render() -> str:
     for parser in _children(agent).values():
         parts += of_command(parser, level=3, common=of_all)
     return "\n\n".join(part for part in parts if part)
+
+
+def _is_short(parser: argparse.ArgumentParser, common: Collection[tuple[str, str]]) -> bool:
+    """Whether the list of commands says everything about this one."""
+    rows = (_row(action, parser) for action in parser._actions if _is_shown(action))
+    return not parser.epilog and not _children(parser) and all(row in common for row in rows)
+
+
+def _listed(name: str, parser: argparse.ArgumentParser, common: Collection[tuple[str, str]]) -> str:
+    """The command in the list: with its usage if there is no more to say, otherwise as a link."""
+    if _is_short(parser, common):
+        return code(_usage(parser, short=True).replace("\n   ", ""))
+    return f"[`{name}`](#trimtab-{name})"
 
 
 def _common(parsers: Iterable[argparse.ArgumentParser]) -> list[tuple[str, str]]:
@@ -80,13 +95,21 @@ def of_command(parser: argparse.ArgumentParser, level: int, common: Collection[t
         if len(own) > MUCH:
             yield f"`{parser.prog} --help` explains the arguments."
         else:
-            yield entries(own)
+            yield entries(_merged(own))
     if parser.epilog:
         yield _exit_codes(parser)
     if of_all := [row for row in _common(children.values()) if row not in common]:
         yield f"Arguments of all:\n\n{entries(of_all)}"
     for child in children.values():
         yield from of_command(child, level + 1, [*common, *of_all])
+
+
+def _merged(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Arguments of which the same is said stand in one row."""
+    names: dict[str, str] = {}
+    for name, text in rows:
+        names[text] = f"{names[text]}, {name}" if text in names else name
+    return [(name, text) for text, name in names.items()]
 
 
 def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -114,7 +137,7 @@ def _row(action: argparse.Action, parser: argparse.ArgumentParser) -> tuple[str,
     choices = [] if action.choices is None else list(map(str, action.choices))
     if choices and value.isupper() and not set(choices) <= set(re.split(r"[:;,| ]+", text)):
         words.append(f"One of {codes(choices)}.")
-    listed = text.split(" ", 1)[0].rstrip(":") in choices
+    listed = text.split(" ", 1)[0].rstrip(":,") in choices
     first = _ended(text) if listed else _sentence(text)  # a choice stays as it is typed
     return ", ".join(map(code, names)), " ".join([first, *map(_sentence, words[1:])])
 

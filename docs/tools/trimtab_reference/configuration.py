@@ -42,7 +42,7 @@ ENVIRONMENT = (
     "## Environment variables",
     f"`trimtab` sets {code(BLAS_THREADS)} to 1 for itself and the processes that it starts, but for `trimtab sandbox` "
     f"and `trimtab console`. What you set yourself stays, as does {code('OPENBLAS_NUM_THREADS')}.",
-    f"{code(CONFIG_VARIABLE)} names the controller.toml of the operator's commands that take no `--config`: "
+    f"{code(CONFIG_VARIABLE)} names the controller.toml of operators' commands without `--config`: "
     "`export TRIMTAB_CONFIG=/etc/trimtab/controller.toml`.",
 )
 
@@ -141,10 +141,13 @@ def _entry(read: Read, document: Mapping[str, Any], key: Key) -> tuple[str, str]
     default = _default(read, document, key)
     kind, unit = _type(read, document, key), _unit(key)
     type_ = f"{kind.removesuffix(OR_MORE)} {unit}".rstrip() + OR_MORE * kind.endswith(OR_MORE)
+    text = _sentence(key.text)
+    if code(key.text.split(" ", 1)[0].rstrip(",;")) in type_:
+        text = f"{key.text[:1]}{text[1:]}"  # a choice stays as it is typed
     if default.startswith("`"):
-        return f"{code(f'{key.name} = {default[1:-1]}')} ({type_})", _sentence(key.text)
+        return f"{code(f'{key.name} = {default[1:-1]}')} ({type_})", text
     need = "" if default == NONE else f", {default}"
-    return f"{code(key.name)} ({type_}{need})", _sentence(key.text)
+    return f"{code(key.name)} ({type_}{need})", text
 
 
 def _unit(key: Key) -> str:

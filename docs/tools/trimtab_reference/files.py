@@ -128,7 +128,7 @@ def render() -> str:
         "`trimtab solve METHOD FILE` reads an instance and writes a plan; both are JSON. What is unknown, missing or "
         "wrong is refused with one line that names the JSON path, what was found and what was expected. Ids are "
         "strings, each used once in its list. [Methods](methods.md) says what each method does. Where no keys are "
-        "shown here, the reader's classes explain them.",
+        "shown here, the linked modules explain them.",
     ]
     for each in FORMATS:
         parts += _format(each)
@@ -141,13 +141,18 @@ def _format(format_: Format) -> Iterator[str]:
     reader = file_of(format_.decode.__module__)
     assert reader is not None
     yield f"## {format_.title}"
-    yield f"For {codes(format_.methods)}. Example: {source_link(format_.example)}. Reader: {source_link(reader)}."
+    modules = [file_of(module) for module in dict.fromkeys(FAMILIES[name] for name in format_.methods)]
+    plans = "" if format_.in_full else f" Plans: {', '.join(source_link(path) for path in modules if path)}."
+    example = source_link(format_.example)
+    yield f"For {codes(format_.methods)}. Example: {example}. Reader: {source_link(reader)}.{plans}"
     for part in format_.parts:
         rows = list(_rows(format_, document, part))  # raises Undocumented
         text = part.cls.__doc__ or ""
         if format_.in_full:
             yield f"### {format_.title}: {part.title}\n\n{plain(text) if part.in_full else first_sentence(text)}"
             yield entries((f"{name} ({type_})", text) for name, type_, text in rows)
+    if not format_.in_full:
+        return
     shown: dict[str, str] = {}
     for keys, names in _results(format_.methods).items():
         yield f"### {format_.title}: plan of {', '.join(names)}"

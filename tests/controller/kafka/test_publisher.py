@@ -133,7 +133,7 @@ def test_a_topic_that_is_gone_is_left_out_until_it_is_back(caplog: pytest.LogCap
     assert written(topic) == [NEEDED, EVENTS, EVENTS]
     assert brokers.asked == [0.0, 0.0, LOOK_AGAIN_S, 2 * LOOK_AGAIN_S]
     gone, back = caplog.messages
-    assert gone == "nothing is told on topic events: it is gone; looking again every 60 s"
+    assert gone == "nothing is written to topic events: it is gone; trying again every 60 s"
     assert back == "topic events can be written to again; 6 records were left out"
 
 

@@ -351,7 +351,7 @@ class KeyGroupHandover:
         try:
             await callbacks
         except Exception as fault:
-            log.exception("what the app does at a change of its partitions has failed; this worker ends")
+            log.exception("a function of the app for changed partitions has failed; this worker ends")
             await self._app.crash(fault)
             raise
 

@@ -29,7 +29,7 @@ async def hold(folder: Path) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as fault:  # no database can be opened there either
-        log.warning("it is not known whether another worker uses %s: %s", folder, fault)
+        log.warning("cannot tell whether another worker uses %s: %s", folder, fault)
         return True
 
     def locked() -> bool:
@@ -46,7 +46,7 @@ async def hold(folder: Path) -> bool:
                 os.close(file)
                 return False
     except OSError as fault:  # a file system without locks
-        log.info("it is not known whether another worker uses %s: %s", folder, fault)
+        log.info("cannot tell whether another worker uses %s: %s", folder, fault)
         return True
     _held.append(file)
     return True

@@ -176,7 +176,7 @@ class RefusedRecords:
             raise
         except Exception:
             if not self._app.should_stop:
-                log.exception("what Kafka has refused is sent again at the next rebalance only")
+                log.exception("what Kafka has refused is sent again only after a rebalance")
         finally:
             if self._task is asyncio.current_task():
                 self._task = None

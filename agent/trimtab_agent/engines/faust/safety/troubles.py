@@ -80,7 +80,7 @@ class Repeated:
         if (now := time.monotonic()) >= self._told_at + EVERY_S:
             self._told_at = now
             told = printable(f"{what}, {self.count} until {minute(time.time())}: {detail}")
-            log.warning("%s (told once a minute)", told)
+            log.warning("%s (logged once a minute)", told)
             self._tell(self._trouble, told[:200])
 
 

@@ -5,15 +5,15 @@ changelog is longer than the offset stored on that disk, the old state would cou
 nobody would notice.
 
 What a database has was in its changelog when it was written last.  So the first record of the changelog since then has
-a larger offset than the database.  If it has not, the changelog was made anew.
+a larger offset than the database.  If it has not, the changelog was created again.
 
 A changelog that is only compacted begins at offset 0 for ever.  If it begins later, its records were deleted by
 retention or by hand.  What a database has not seen of them it lacks: the values of keys that were not written since are
 lost, and Faust goes on with what is left.  The changelog of a windowed table deletes by design.
 
 A database whose offset is at or beyond the end of its changelog needs no such proof: the changelog has lost records (a
-broker's disk, an unclean election, a backup), or was made anew.  Faust would end the worker at each start.  Nobody else
-has what the changelog lacks, so the database is set aside and not deleted.  A worker that runs notices it when it
+broker's disk, an unclean election, a backup), or was created again.  Faust would end the worker at each start.  Only
+this database has what the changelog lacks, so it is set aside and not deleted.  A worker that runs notices it when it
 writes, gives the key group away, or follows the changelog as a standby.
 """
 
@@ -150,7 +150,7 @@ async def set_aside_those_ahead(table: Any, ahead: Mapping[TP, tuple[int, int]],
         tell(Trouble.STATE_LOST, f"state is lost, seen {minute(time.time())}: the changelog {what}")
         log.critical(
             "state is lost: the changelog %s. It has lost records (a broker's disk, an unclean leader election, an old "
-            "backup), or was made anew. The table is restored from what is left, and its database is kept in %s",
+            "backup), or was created again. The table is restored from what is left, and its database is kept in %s",
             what,
             _aside(store, tp.partition),
         )
@@ -175,7 +175,7 @@ async def first_since(consumer: Any, written: Mapping[TP, float]) -> dict[TP, in
             {tp: at + SKEW_S for tp, at in written.items()}, LIMIT_S
         )
     except Exception as fault:  # whatever it is, it must not end the rebalance: the databases are used unchecked
-        log.warning("it is not known whether %d databases are of these changelogs: %r", len(written), fault)
+        log.warning("cannot tell whether %d databases belong to these changelogs: %r", len(written), fault)
         return {}
     return found
 

@@ -270,7 +270,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 if on_error is not None:
                     await on_error(*arguments)
             except Exception:  # Faust would not start the agent again
-                self.log.exception("what the app does at an error of %r has failed", agent)
+                self.log.exception("on_error of agent %r has failed", agent)
             finally:
                 ends = isinstance(agent.supervisor, CrashingSupervisor)
                 if not ends and any(not actor.stream.get_active_stream().enable_acks for actor in actors):
