@@ -66,8 +66,9 @@ class Proxy:
                 if key.fileobj is self._listener:
                     self._accept()
                 else:
-                    self._take(key.fileobj, key.data)  # type: ignore[arg-type]
-            self._deliver()
+                    self._forward(key.fileobj, key.data)  # type: ignore[arg-type]
+            if self._whole.is_set():
+                self._deliver()
 
     def _until_due(self) -> float:
         """How long nothing has to be delivered."""
@@ -88,7 +89,7 @@ class Proxy:
             self._open.append(one)
             self._selector.register(one, selectors.EVENT_READ, other)
 
-    def _take(self, source: socket.socket, target: socket.socket) -> None:
+    def _forward(self, source: socket.socket, target: socket.socket) -> None:
         data = b""
         with suppress(OSError):
             data = source.recv(65536)
