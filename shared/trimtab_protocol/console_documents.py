@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from trimtab_protocol.messages.events import EventLoad
 from trimtab_protocol.messages.refused_hosts import RefusedHosts
 from trimtab_protocol.messages.status import HostStatus
 
@@ -487,16 +488,6 @@ class PlannedMove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedLoad:
-    """The load of a worker before a plan, as it predicted, and as measured after it, in percent of its capacity."""
-
-    worker: str
-    before: float | None
-    planned: float | None
-    measured: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanExplanation:
     """Why a plan was made as it was, by its events.
 
@@ -512,7 +503,7 @@ class PlanExplanation:
     measured: float | None
     moves: Sequence[PlannedMove]
     moves_total: int
-    loads: Sequence[PlannedLoad]
+    loads: Sequence[EventLoad]
     proposed_at: float | None = None
 
 

@@ -1,25 +1,17 @@
 """Verifies and decodes records of the commands topic that are for this host."""
 
 import hashlib
-from typing import Protocol
 
 from trimtab_protocol.messages.commands import UNVERIFIED, Ack, Command, Phase, Refusal, decode_command
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import CommandId, HostId
-from trimtab_protocol.signing.envelope import Envelope
+from trimtab_protocol.signing.envelope import Envelope, SignatureTrust
 
 NOTICE_EVERY_S = 10.0
 """Shortest interval between two notices to the controller about unverified records, per reason.
 
 The agent must not pass on a flood of such records.
 """
-
-
-class SignatureTrust(Protocol):
-    """Checks signatures against the trusted keys."""
-
-    def check(self, envelope: Envelope) -> None:
-        """Raises BadMessage unless a trusted key has signed the record."""
 
 
 class CommandVerifier:

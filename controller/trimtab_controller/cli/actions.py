@@ -17,6 +17,7 @@ from trimtab_controller.cli.operator import (
     read_intents,
     read_status,
     refuse,
+    says_yes,
     who,
 )
 from trimtab_controller.intents.change import Asked, Change
@@ -68,11 +69,7 @@ def _ask(change: Change) -> None:
         told = "\n".join([change.text, *change.caveats])
         raise CommandError(f"{told}\nto do so without being asked, add --yes")
     print("\n".join([change.text, *change.caveats]))
-    try:
-        answer = input("Go on? [y/N] ")
-    except EOFError:
-        answer = ""
-    if answer.strip().lower() not in ("y", "yes"):
+    if not says_yes("Go on? [y/N] "):
         raise CommandError("nothing is done")
 
 

@@ -13,7 +13,7 @@ from trimtab_controller.cli.controller import BAD_CONFIGURATION
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
-from trimtab_controller.leadership.driver import Candidacy, LeaseView
+from trimtab_controller.leadership.driver import Candidacy
 from trimtab_controller.leadership.group import MembershipError, own_name
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.health import Health
@@ -93,7 +93,7 @@ def _act(configuration: Configuration, stream: StreamProcess | None, stopping: C
     if configuration.signing is not None:
         configuration.signing.load()  # a standby reports a bad key now, not when it takes over
 
-    def new_term(lease: LeaseView) -> ControllerRun:
+    def new_term(lease: Candidacy) -> ControllerRun:
         metrics = ControllerMetrics()
         served.show(metrics.registry)
         return ControllerRun(

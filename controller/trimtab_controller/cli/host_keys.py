@@ -13,7 +13,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message
 
-from trimtab_controller.cli.operator import who
+from trimtab_controller.cli.operator import says_yes, who
 from trimtab_controller.cli.parsers import CONFIG_VARIABLE, named_config
 from trimtab_controller.configuration import load
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError, StoppedError
@@ -88,7 +88,7 @@ def run_enroll(args: argparse.Namespace, holder: Keyholder) -> int:
         return FAILED
     key = PublicKey(request.key)
     print(f"host {host} asks for key {key.id}\nfingerprint: {key.fingerprint}", flush=True)
-    if not args.yes and not _says_yes("Does the host show the same fingerprint? [y/N] "):
+    if not args.yes and not says_yes("Does the host show the same fingerprint? [y/N] "):
         print("nothing was approved; the token counts no more")
         return FAILED
     return _approve(holder, host, key)
@@ -126,14 +126,6 @@ def run_hosts(_: argparse.Namespace, holder: Keyholder) -> int:
     for host, error in sorted(refused.items()):
         print(f"{host.decode(errors='replace')}: a record that does not count: {error}", file=sys.stderr)
     return FAILED if refused else DONE
-
-
-def _says_yes(question: str) -> bool:
-    """Whether the operator says so; whoever cannot be asked does not."""
-    try:
-        return input(question).strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def _approve(holder: Keyholder, host: HostId, key: PublicKey) -> int:

@@ -172,6 +172,14 @@ def who() -> str:
     return f"{user}@{socket.gethostname()}"[:200]
 
 
+def says_yes(question: str) -> bool:
+    """Whether the operator says so; whoever cannot be asked does not."""
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
 def print_json(document: dict[str, Any]) -> None:
     """Print one line of JSON."""
     print(json.dumps(document, allow_nan=False))

@@ -445,19 +445,18 @@ def _refused_hosts(status: Status) -> Iterator[str]:
 def plans_in_flight(status: Status, now: float) -> Text | None:
     """The plans in flight, the oldest first."""
     rows = sorted(status.plans_in_flight, key=lambda row: row.started_at)
-    said = [_plan_in_flight(row, now) for row in rows[:SHOWN_PLANS]]
-    if len(rows) > SHOWN_PLANS:
-        said.append(f"and {len(rows) - SHOWN_PLANS} more")
-    return Text("\n".join(said)) if said else None
+    return _first_plans([_plan_in_flight(row, now) for row in rows])
 
 
 def waiting_plans(status: Status, now: float) -> Text | None:
     """The plans that wait for approval, and those that were rejected a short while ago."""
     rows = sorted(status.proposals, key=lambda row: (row.rejected is not None, row.at))
-    said = [_waiting(row, now) for row in rows[:SHOWN_PLANS]]
-    if len(rows) > SHOWN_PLANS:
-        said.append(f"and {len(rows) - SHOWN_PLANS} more")
-    return Text("\n".join(said)) if said else None
+    return _first_plans([_waiting(row, now) for row in rows])
+
+
+def _first_plans(said: Sequence[str]) -> Text | None:
+    more = [f"and {len(said) - SHOWN_PLANS} more"] if len(said) > SHOWN_PLANS else []
+    return Text("\n".join([*said[:SHOWN_PLANS], *more])) if said else None
 
 
 def _waiting(row: ProposalStatus, now: float) -> str:

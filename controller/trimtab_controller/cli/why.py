@@ -20,12 +20,12 @@ from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
 from trimtab_protocol.console_documents import (
     KeyGroupWhy,
     PlanExplanation,
-    PlannedLoad,
     PlannedMove,
     WhyMove,
     WhyTarget,
 )
 from trimtab_protocol.messages.decode import check_name
+from trimtab_protocol.messages.events import EventLoad
 from trimtab_protocol.messages.names import parse_key_group
 from trimtab_protocol.wording import local_time
 
@@ -175,7 +175,7 @@ def _outcome(row: PlannedMove) -> Iterator[str]:
         yield PAID[row.paid]
 
 
-def _loads(rows: Sequence[PlannedLoad]) -> Table:
+def _loads(rows: Sequence[EventLoad]) -> Table:
     table = new_table(("worker", "load before", "predicted", "measured"))
     for row in rows:
         each = ["-" if value is None else f"{value:.1f} %" for value in (row.before, row.planned, row.measured)]
@@ -183,7 +183,7 @@ def _loads(rows: Sequence[PlannedLoad]) -> Table:
     return table
 
 
-def _change(row: PlannedLoad) -> float:
+def _change(row: EventLoad) -> float:
     return -1.0 if row.before is None or row.planned is None else abs(row.planned - row.before)
 
 

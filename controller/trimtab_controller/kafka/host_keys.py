@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from confluent_kafka import KafkaException, Message
 
@@ -18,21 +17,14 @@ from trimtab_controller.kafka.reader import drain, envelope_of, reading, starts
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.host_keys import MAX_KEYS, HostKeys, decode_host_keys, encode_host_keys
 from trimtab_protocol.messages.names import HostId, Topics, keys_transactional_id
-from trimtab_protocol.signing.envelope import Envelope
+from trimtab_protocol.signing.envelope import SignatureTrust
 from trimtab_protocol.signing.keys import BadKey, KeyId, PublicKey, SigningKey
 from trimtab_protocol.signing.known_hosts import MAX_HOSTS, KnownHosts
 
 log = logging.getLogger(__name__)
 
 
-class Trust(Protocol):
-    """The controller's keys."""
-
-    def check(self, envelope: Envelope) -> None:
-        """Raises BadMessage unless one of them has signed the record."""
-
-
-def take_keys(known: KnownHosts, trust: Trust, message: Message) -> None:
+def take_keys(known: KnownHosts, trust: SignatureTrust, message: Message) -> None:
     """Note the keys of a host.  Raises BadMessage, also unless the controller's key has signed the record."""
     if message.value() is None:
         return  # nobody writes tombstones: a host is revoked by a record without keys, which can be signed
@@ -40,7 +32,7 @@ def take_keys(known: KnownHosts, trust: Trust, message: Message) -> None:
     known.take(decode_host_keys(message.key() or b"", message.value()))
 
 
-def take_all(known: KnownHosts, trust: Trust, messages: Iterable[Message]) -> dict[bytes, BadMessage]:
+def take_all(known: KnownHosts, trust: SignatureTrust, messages: Iterable[Message]) -> dict[bytes, BadMessage]:
     """Note the keys of hosts; why records do not count, by key.
 
     Until Kafka has compacted the topic, there may be older records by a key of the controller that is trusted no more.
@@ -58,7 +50,9 @@ def take_all(known: KnownHosts, trust: Trust, messages: Iterable[Message]) -> di
     return refused
 
 
-def read_keys(connection: Connection, topics: Topics, trust: Trust) -> tuple[KnownHosts, dict[bytes, BadMessage]]:
+def read_keys(
+    connection: Connection, topics: Topics, trust: SignatureTrust
+) -> tuple[KnownHosts, dict[bytes, BadMessage]]:
     """The keys on the topic now, and why records do not count, by key.  Raises ReadError, KafkaException."""
     known = KnownHosts(topics.cluster)
     with reading(connection, "keys") as consumer:
@@ -73,7 +67,7 @@ class HostKeysFollower:
     `own`: the controller's private key, if this process has it.
     """
 
-    def __init__(self, connection: Connection, topics: Topics, trust: Trust, own: SigningKey | None) -> None:
+    def __init__(self, connection: Connection, topics: Topics, trust: SignatureTrust, own: SigningKey | None) -> None:
         """Read the topic.  Raises ReadError, KafkaException."""
         self.known = KnownHosts(topics.cluster, own)
         self._trust = trust
@@ -126,7 +120,9 @@ Change = Callable[[Records, float], Sequence[HostKeys]]
 """From what is known of each host, at a time (epoch seconds), the records to write.  Raises BadKey."""
 
 
-def change_keys(connection: Connection, topics: Topics, key: SigningKey, trust: Trust, change: Change) -> KnownHosts:
+def change_keys(
+    connection: Connection, topics: Topics, key: SigningKey, trust: SignatureTrust, change: Change
+) -> KnownHosts:
     """Carry out a change; the keys after it.
 
     Another change that runs meanwhile is fenced by the broker.  Raises BadKey, ReadError, MissingTopicsError,

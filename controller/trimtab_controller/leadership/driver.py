@@ -44,22 +44,12 @@ class Term(Protocol):
         """
 
 
-class LeaseView(Protocol):
-    """The lease as the running term sees it."""
-
-    def over(self) -> bool:
-        """Whether the term is to end."""
-
-    def suspended(self) -> bool:
-        """Whether the term must wait for now."""
-
-
 class Candidacy:
     """Runs a term whenever this process leads; `run` returns when `stopping`.
 
     `tend` is called all the time, to keep running what runs in each role.
 
-    Everything runs in one thread: a running term asks its `LeaseView` in each turn and in each wait, and that polls the
+    Everything runs in one thread: a running term asks its candidacy in each turn and in each wait, and that polls the
     group.
     """
 
@@ -69,7 +59,7 @@ class Candidacy:
         topics: Topics,
         lease_s: float,
         *,
-        new_term: Callable[[LeaseView], Term],
+        new_term: Callable[["Candidacy"], Term],
         metrics: ProcessMetrics,
         stopping: Callable[[], bool],
         tend: Callable[[], None] = lambda: None,

@@ -27,6 +27,13 @@ class Envelope:
         return DOMAIN + b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
+class SignatureTrust(Protocol):
+    """Checks signatures against the trusted keys, which may be followed while they change."""
+
+    def check(self, envelope: Envelope) -> None:
+        """Raises BadMessage unless a trusted key has signed the record."""
+
+
 Headers = Iterable[tuple[str, bytes | None]]
 
 

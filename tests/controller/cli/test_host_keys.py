@@ -10,7 +10,8 @@ from confluent_kafka import Consumer
 
 from tests.controller.loop.inbox_records import Headers, Record
 from trimtab_controller.cli import main
-from trimtab_controller.cli.host_keys import _await_request, _says_yes
+from trimtab_controller.cli.host_keys import _await_request
+from trimtab_controller.cli.operator import says_yes
 from trimtab_controller.cli.status import signatures_text
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, encode_request, proof_of
 from trimtab_protocol.messages.names import NO_EPOCH, HostId, Topics
@@ -130,6 +131,6 @@ def test_the_cluster_may_be_named_by_the_environment(
 
 def test_who_cannot_be_asked_approves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert not _says_yes("the same? ")
+    assert not says_yes("the same? ")
     monkeypatch.setattr("sys.stdin", io.StringIO("Yes\n"))
-    assert _says_yes("the same? ")
+    assert says_yes("the same? ")

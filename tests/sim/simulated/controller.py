@@ -22,7 +22,7 @@ from trimtab_controller.kafka import follower, publisher, reader, startup
 from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping
 from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.leadership import driver as leading
-from trimtab_controller.leadership.driver import Candidacy, LeaseView
+from trimtab_controller.leadership.driver import Candidacy
 from trimtab_controller.leadership.machine import REJOIN_DELAY_S, CandidateRole, TermFenced
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop import driver, run
@@ -80,7 +80,7 @@ class SolverModel:
 class _Term:
     """Begins a term, and returns: its turns are steps of the timeline."""
 
-    def __init__(self, process: "ControllerProcess", office: LeaseView) -> None:
+    def __init__(self, process: "ControllerProcess", office: Candidacy) -> None:
         self._process, self._office = process, office
 
     def run(self) -> None:
@@ -185,7 +185,7 @@ class ControllerProcess:
 
     # --- a term
 
-    def begin_term(self, office: LeaseView) -> None:
+    def begin_term(self, office: Candidacy) -> None:
         """Take over, and be woken by what comes.  Raises FencedError, StoppedError, Violation."""
         this_run = run.ControllerRun(
             self._configuration,

@@ -1,8 +1,10 @@
 """The findings of a check."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+
+from trimtab_protocol.wording import first_few
 
 SHOWN_NAMES = 8
 
@@ -66,6 +68,4 @@ def not_checked(check: Check, text: str, remedy: str = "") -> Finding:
 
 def listed(names: Iterable[str]) -> str:
     """The first few names, and how many more there are."""
-    every: Sequence[str] = sorted(names)
-    more = f" and {len(every) - SHOWN_NAMES} more" if len(every) > SHOWN_NAMES else ""
-    return ", ".join(every[:SHOWN_NAMES]) + more
+    return first_few(sorted(names), most=SHOWN_NAMES)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from trimtab_controller.decider.values.decision import ProposalOutcome
 from trimtab_controller.loop.events.of_execution import WAITS
-from trimtab_protocol.console_documents import PlanExplanation, PlannedLoad, PlannedMove
+from trimtab_protocol.console_documents import PlanExplanation, PlannedMove
 from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
@@ -44,7 +44,7 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
         measured=measured,
         moves=list(moves.values()),
         moves_total=max(len(moves), last.moves_total or 0),
-        loads=[copied(PlannedLoad, row) for row in loads.values()],
+        loads=list(loads.values()),
         proposed_at=proposed_at,
     )
 
