@@ -1,4 +1,4 @@
-"""What a join, a leave, a SIGTERM, a kill -9 and a slow member cost each key group: in place, and as stock Faust joins.
+"""What a join, a leave, a restart, a kill -9 and a slow member cost each key group: in place, and as stock Faust joins.
 
     PYTHONPATH=examples python -m benchmarks.membership [--workers 3 6] [--key-groups 128] [--rate 640] [--modes on off]
 
@@ -9,6 +9,7 @@ those that move.  *calm* is the same while nothing happens.  At the end everythi
 
 - *join*: one more worker.  *leave*: it goes, and has no key groups.
 - *slow member*: it joins once more, while another worker is stopped for 2.2 s.
+- *rolling restart*: of all workers, one after the other, each by SIGTERM; of every key group the longest time.
 - *SIGTERM*, *kill -9*: of a worker with its key groups, without a hand-over.
 """
 
@@ -34,6 +35,8 @@ SESSION_S, HEARTBEAT_S = 6.0, 1.0
 CALM_S, SLOW_S = 5.0, 2.2
 SETTLE_S = 3.0
 """How long an event is watched at least."""
+
+ALL_TOGETHER = ("calm", "rolling restart")
 
 Owners = dict[int, WorkerId]
 Watched = tuple[str, float, float, Owners, Owners]
@@ -92,6 +95,13 @@ async def play(cluster: Cluster) -> list[Watched]:
     await asyncio.sleep(1.0)
     await watch("leave", lambda: end(new, signal.SIGTERM), 2.0)
     await watch("slow member", start_beside_a_slow_one, 10.0)
+    began, before = time.time(), owners(cluster)
+    for name in list(cluster.alive):
+        assert await cluster.terminate(name) == 0
+        cluster.start(name)
+        await asyncio.sleep(2.0)
+        await cluster.settled(120.0)
+    watched.append(("rolling restart", began, time.time(), before, before))
     await watch("SIGTERM", lambda: end(last, signal.SIGTERM), 2.0)
     await watch("kill -9", lambda: end(worker(0), signal.SIGKILL), SESSION_S)
     return watched
@@ -126,7 +136,7 @@ async def run(setup: Setup, folder: Path) -> tuple[list[str], Verdict]:
         gaps = longest_gaps(times, began, ended)
         stay = [gap for partition, gap in gaps.items() if before.get(partition) == after.get(partition)]
         moved = [gap for partition, gap in gaps.items() if before.get(partition) != after.get(partition)]
-        lines.append(row(f"{name}, stay" if name != "calm" else name, stay))
+        lines.append(row(name if name in ALL_TOGETHER else f"{name}, stay", stay))
         if moved:
             lines.append(row(f"{name}, moved", moved))
     return lines, verdict

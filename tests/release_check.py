@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.live import PARTS
 from tests.e2e.steering.changes import CHANGES
-from tests.e2e.steering.in_place import IN_PLACE
+from tests.e2e.steering.in_place import CHANGES_IN_PLACE, IN_PLACE
 from tests.e2e.steering.local_hop import LOCAL_SCENARIOS
 from tests.e2e.steering.scenarios import SCENARIOS
 from tests.faults.played.cells import all_cells
@@ -83,7 +83,7 @@ def scenario_files() -> list[str]:
 
 def steps(scenarios: Iterable[str]) -> list[Step]:
     """All of them; `scenarios` = the files of `scenario_files`."""
-    prove = (*SCENARIOS, *CHANGES, *LOCAL_SCENARIOS, *IN_PLACE)
+    prove = (*SCENARIOS, *CHANGES, *LOCAL_SCENARIOS, *IN_PLACE, *CHANGES_IN_PLACE)
     faults = dict.fromkeys(cell.fault.name for cell in all_cells())
     return [
         Step(name="make test", command=("make", "test"), limit_s=3 * HOUR_S),

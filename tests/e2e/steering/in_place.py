@@ -5,6 +5,8 @@ import dataclasses
 import signal
 import time
 
+from tests.e2e.steering.app_names import Feature
+from tests.e2e.steering.changes import CHANGES
 from tests.e2e.steering.cluster import Cluster, Move, until, worker
 from tests.e2e.steering.run_setup import Setup
 from tests.e2e.steering.scenarios import (
@@ -123,6 +125,35 @@ async def switched_off(cluster: Cluster) -> None:
     await cluster.settled()
 
 
+async def removed_and_installed(cluster: Cluster) -> None:
+    """One worker starts with `leave`; then stock Faust takes the place of all, and the plug-in comes back."""
+    await begin_in_place(cluster)
+    names = list(cluster.alive)
+    assert await cluster.terminate(names[-1]) == 0
+    cluster.start(names[-1], in_place="leave")
+    await cluster.settled()
+    for features in ((Feature.STOCK,), ()):
+        for name in names:
+            assert await cluster.terminate(name) == 0
+            cluster.start(name, features)
+            await asyncio.sleep(8.0)
+    await cluster.settled(150.0)
+    await cluster.publish()
+    assert await hand_overs(cluster, 3) == 3
+    kept = said(cluster, KEPT)
+    for name in cluster.members:
+        cluster.rejoin_in_place(name)
+        await asyncio.sleep(2.0)
+    assert said(cluster, KEPT) > kept, "nobody is in place again"
+    await cluster.settled()
+
+
+def in_place(scenario: Scenario) -> Scenario:
+    """The same, by workers that rejoin in place."""
+    setup = dataclasses.replace(scenario.setup, **ON)  # type: ignore[arg-type]
+    return dataclasses.replace(scenario, name=f"in place, {scenario.name}", setup=setup)
+
+
 IN_PLACE = (
     Scenario(name="in place, rejoins", setup=Setup(seed=31, **ON), act=rejoins(40.0, moving=False)),  # type: ignore[arg-type]
     Scenario(name="in place, rejoins and moves", setup=Setup(seed=32, **ON), act=rejoins(60.0, moving=True)),  # type: ignore[arg-type]
@@ -133,8 +164,19 @@ IN_PLACE = (
     Scenario(name="in place, stops", setup=Setup(seed=37, **ON, **SHORT_SESSION), act=stops),  # type: ignore[arg-type]
     Scenario(name="in place, switched off and on", setup=Setup(seed=38, **ON), act=switched_off),  # type: ignore[arg-type]
     *(
-        dataclasses.replace(each, name=f"in place, {each.name}", setup=dataclasses.replace(each.setup, **ON))  # type: ignore[arg-type]
+        in_place(each)
         for each in SCENARIOS
         if each.name in ("hand-overs", "windowed tables", "storm, 0.15 s", "slow hand-overs", "random cold plans")
+    ),
+)
+
+CHANGES_IN_PLACE = (
+    *(in_place(each) for each in CHANGES if not each.stock),
+    Scenario(
+        name="in place, plug-in removed and installed",
+        promise="no state set back, in place again when all have it; stock Faust loses and repeats events",
+        setup=Setup(seed=39, **ON),  # type: ignore[arg-type]
+        act=removed_and_installed,
+        stock=True,
     ),
 )

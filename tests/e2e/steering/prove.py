@@ -1,7 +1,8 @@
-"""Prove steering on a real broker: `python -m tests.e2e.steering.prove [changes | local | in-place | SCENARIO ...]`.
+"""Prove steering on a real broker: `python -m tests.e2e.steering.prove [SET | SCENARIO ...]`.
 
 Without names it plays all moves, restarts and faults; `changes` changes the job itself; `local`
-plays them with local topics, `in-place` with workers that rejoin in place.  Exit 1 when a scenario fails.
+plays them with local topics, `in-place` and `changes-in-place` with workers that rejoin in place.  Exit 1 when a
+scenario fails.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import traceback
 from pathlib import Path
 
 from tests.e2e.steering.changes import CHANGES
-from tests.e2e.steering.in_place import IN_PLACE
+from tests.e2e.steering.in_place import CHANGES_IN_PLACE, IN_PLACE
 from tests.e2e.steering.local_hop import LOCAL_SCENARIOS
 from tests.e2e.steering.runs import Outcome, run
 from tests.e2e.steering.scenarios import SCENARIOS, Scenario
@@ -21,11 +22,17 @@ from tests.e2e.steering.verdict import Pauses
 
 def main(names: list[str]) -> int:
     """Run the scenarios, print what came of them and the table of pauses."""
-    known = {scenario.name: scenario for scenario in (*SCENARIOS, *CHANGES, *LOCAL_SCENARIOS, *IN_PLACE)}
-    sets = {(): SCENARIOS, ("changes",): CHANGES, ("local",): LOCAL_SCENARIOS, ("in-place",): IN_PLACE}
+    sets = {
+        (): SCENARIOS,
+        ("changes",): CHANGES,
+        ("local",): LOCAL_SCENARIOS,
+        ("in-place",): IN_PLACE,
+        ("changes-in-place",): CHANGES_IN_PLACE,
+    }
+    known = {scenario.name: scenario for scenarios in sets.values() for scenario in scenarios}
     chosen = sets.get(tuple(names))
     if chosen is None and (unknown := set(names) - known.keys()):
-        print(f"unknown: {sorted(unknown)}; known: changes, local, in-place, {', '.join(map(repr, known))}")
+        print(f"unknown: {sorted(unknown)}; known: {', '.join([*(each for names in sets for each in names), *known])}")
         return 2
     chosen = tuple(known[name] for name in names) if chosen is None else chosen
     logging.basicConfig(level=logging.CRITICAL)

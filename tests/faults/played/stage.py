@@ -38,6 +38,8 @@ NEW_APP_PLACED = "lf"
 """How a new app is placed (`[placement] first`): by who sends to whom, as Faust has started it."""
 KEPT_MS = 24 * 60 * 60 * 1000
 CONFIGURE_LIMIT_S = 30.0
+KEPT = "in place: "
+"""What the log of a worker says at each rebalance through which it has kept what it had."""
 CAUGHT_UP_S = 8.0
 """The job has caught up when so many seconds of calm traffic are uncommitted: one commit interval never is, and a shift
 of the load doubles the traffic."""
@@ -179,6 +181,18 @@ class Stage:
         if not settings.new_app:
             self.run.trimtab("resume")
             self.until_steered("the start")
+            if settings.in_place == "on":
+                self._begin_in_place()
+
+    def _begin_in_place(self) -> None:
+        """The first rebalance is not in place: the workers have begun without a placement.  Raises RunError."""
+        first = self.workers[0]
+        self.cluster.stop(first)
+        self.cluster.start_worker(0)
+        self.until_steered("a restart")
+        said = [path.read_text(errors="replace").count(KEPT) for path in self.cluster.logs.glob("w*.log")]
+        if sum(map(bool, said)) < len(self.workers) - 1:
+            raise RunError(f"workers do not rejoin in place; their logs say so {said} times")
 
     def _age_the_broker(self) -> None:
         """Clients are deaf by themselves to a topic that is made anew after a restart: it counts its leaders lower."""

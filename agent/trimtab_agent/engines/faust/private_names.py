@@ -108,6 +108,7 @@ PRIVATES: tuple[Private, ...] = (
         (
             ("_create_worker_consumer", ("transport",)),
             ("_ensure_consumer", ()),
+            ("_fetch_records", ("consumer", "active_partitions", "timeout", "max_records")),
             ("_highwaters", ("partitions",)),
             ("commit", ("offsets",)),
             ("on_thread_stop", ()),
@@ -391,7 +392,13 @@ PRIVATES: tuple[Private, ...] = (
             ("close", ()),
         ),
     ),
-    Private(aiokafka.consumer.fetcher.FetchResult, (Patch.NOT_ABORTED, Patch.UNREADABLE), "", ("_partition_records",)),
+    Private(
+        aiokafka.consumer.fetcher.FetchResult,
+        (Patch.NOT_ABORTED, Patch.UNREADABLE),
+        "backlogs beside new events",
+        ("_partition_records",),
+        (("getall", ("max_records",)), ("has_more", ())),
+    ),
     Private(
         aiokafka.consumer.fetcher.PartitionRecords,
         (Patch.NOT_ABORTED, Patch.UNREADABLE),
@@ -422,6 +429,7 @@ PRIVATES: tuple[Private, ...] = (
         "joins in place",
         (
             *("member_id", "coordinator_id", "_client", "_retry_backoff_ms", "_session_timeout_ms", "_commit_lock"),
+            *("_heartbeat_interval_ms",),
             *("_rebalance_timeout_ms", "_group_instance_id", "_rejoin_needed_fut", "_group_subscription"),
             "_performed_join_prepare",
         ),

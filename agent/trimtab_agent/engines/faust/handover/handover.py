@@ -292,28 +292,42 @@ class KeyGroupHandover:
     async def adopt(self, key_groups: Collection[KeyGroup], generation: int) -> None:
         """Take over key groups that nobody owned at the last join: their owner was gone by then.
 
-        As long as their state takes to come, unless the generation ends.  Raises GenerationOver, Denied and KafkaError.
+        Each begins as soon as its state is here, however long that takes; the others are not waited for.  Raises
+        GenerationOver, Denied and KafkaError.
         """
-        consumer, limit_s = self._app.consumer, self._settings.commit_limit_s
-        sources, changelogs = self._ownership.sources(key_groups), self._ownership.changelogs(key_groups)
+        consumer, ownership = self._app.consumer, self._ownership
+        changelogs, waiting = ownership.changelogs(key_groups), set(key_groups)
         self.check(generation)
-        offsets, ends = await consumer.thread.committed(sources), {}
+        offsets, ends = await consumer.thread.committed(ownership.sources(key_groups)), {}
         if changelogs:
-            ends = await consumer.thread.ends(changelogs, limit_s)
+            ends = await consumer.thread.ends(changelogs, self._settings.commit_limit_s)
         self._standbys.prefer(changelogs)
         try:
-            while not self._standbys.has(ends):
-                self._check_adopted(key_groups, generation)
+            while waiting:
+                self.check(generation)
+                if ready := [each for each in sorted(waiting) if self._is_here(each, ends)]:
+                    await self._adopt_now(ready, offsets, ends, generation)
+                    waiting.difference_update(ready)
                 await asyncio.sleep(POLL_S)
         finally:
             self._standbys.prefer_no_more(changelogs)
-        self._check_adopted(key_groups, generation)
-        await self._begin(key_groups, offsets, ends, generation)
 
-    def _check_adopted(self, key_groups: Collection[KeyGroup], generation: int) -> None:
-        self.check(generation)
-        if any(map(self._ownership.holds, key_groups)) or not self._standbys.is_followed(key_groups):
-            raise Denied(Refusal.NOT_PREPARED, "owned here already, or its changelogs are not followed")
+    def _is_here(self, key_group: KeyGroup, ends: Mapping[TP, int]) -> bool:
+        own = {tp: ends[tp] for tp in self._ownership.changelogs([key_group])}
+        return self._standbys.has(own) and self._standbys.is_followed([key_group])
+
+    async def _adopt_now(
+        self, key_groups: Collection[KeyGroup], offsets: Mapping[TP, int], ends: Mapping[TP, int], generation: int
+    ) -> None:
+        """Begin with those of these key groups whose state is here, unless this worker has more than the changelog."""
+        if any(map(self._ownership.holds, key_groups)):
+            raise Denied(Refusal.NOT_PREPARED, "owned here already")
+        own = {tp: ends[tp] for tp in self._ownership.changelogs(key_groups)}
+        if (ahead := self._standbys.ahead(own)) is not None:
+            raise Denied(Refusal.FAILED, f"the changelog {ahead}")
+        sources = self._ownership.sources(key_groups)
+        self._app.consumer.begin_behind(sources)
+        await self._begin(key_groups, {tp: offsets[tp] for tp in sources}, own, generation)
 
     async def adopt_topics(self, tps: Collection[TP], generation: int) -> None:
         """Take over partitions of Faust's own topics that nobody had at the last join."""

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 NamedTopics = Callable[[], Mapping[OperatorId, frozenset[str]]]
 """Returns the topics of the named operators.  Called when the app is complete."""
+FOLLOW_S = 0.1
+"""How often it is looked whether all that this worker takes over is followed, or is its own by now."""
 StateCheck = Callable[[Collection[str]], Awaitable[bool]]
 """Whether an app with these changelogs has no state yet."""
 
@@ -225,18 +227,26 @@ class GroupWatcher:
             raise ValueError("only parts of key groups are new")
         if own := new - whole:
             await handover.adopt_topics(own, generation)
-        warm = {each for each in key_groups if parts.standbys.is_followed([each])}
-        if warm:
-            await handover.adopt(warm, generation)
+        warm = frozenset(each for each in key_groups if parts.standbys.is_followed([each]))
 
-        async def restore(key_group: KeyGroup) -> None:
-            await parts.reconciler.warm([key_group], generation)
-            await handover.adopt([key_group], generation)
+        async def take_over() -> None:
+            for some in filter(None, (warm, key_groups - warm)):  # what lacks much must not hold up the others
+                await handover.adopt(some, generation)
+            if key_groups:
+                seconds = time.monotonic() - began
+                log.info("took over %d key groups, %d of them warm, in %.3f s", len(key_groups), len(warm), seconds)
 
-        await asyncio.gather(*map(restore, sorted(key_groups - warm)))
-        if key_groups:
-            seconds = time.monotonic() - began
-            log.info("took over %d key groups, %d of them warm, in %.3f s", len(key_groups), len(warm), seconds)
+        await asyncio.gather(take_over(), self._follow(key_groups, generation))
+
+    async def _follow(self, key_groups: Collection[KeyGroup], generation: int) -> None:
+        """Follow the changelogs of these key groups until this worker has all of them."""
+        parts = self._parts
+        while left := sorted(each for each in key_groups if not parts.ownership.holds(each)):
+            parts.handover.check(generation)
+            for key_group in left:
+                if not parts.standbys.is_followed([key_group]) and not parts.ownership.holds(key_group):
+                    await parts.reconciler.warm([key_group], generation)
+            await asyncio.sleep(FOLLOW_S)
 
     async def _look_for_resets(self, committed: Mapping[TP, int | None]) -> None:
         """Tell if inputs are read again; then keep what was committed, to compare with it the next time."""

@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import copy
 import functools
+import itertools
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
@@ -61,6 +62,10 @@ FORBIDDEN_S = 5.0
 """How long after a refusal to read a topic it is told."""
 FORBIDDEN_AGAIN_S = 1.0
 """How often it is tried to read such a topic."""
+BACKLOG_EVENTS = 200
+"""So many events of partitions with a backlog may wait for agents, or as many as of all others."""
+TURNS_S = 0.1
+"""How often the events that wait for agents are put in turn while there is a backlog."""
 SILENT_S = 5.0
 """How long a broker that is asked may be silent before it counts as out of reach."""
 CUT_OFF = (
@@ -186,6 +191,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Offsets given to the streams and not yet passed to a commit, in order (patch commit-up-to-first-gap)."""
         self._position: dict[TP, int] = {}
         """Start of `_delivered`: the offset after the last one passed to a commit, initially the sought offset."""
+        self._turns_at = 0.0
+        self._backlogs: set[TP] = set()
+        """Partitions that this worker has taken over with a backlog, and whose log it has not read to its end."""
         self._ends = LogEnds()
         self._density = Density()
         self._passed: dict[TP, int] = {}
@@ -422,6 +430,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 active -= {tp for tp in active if tp.topic in refused}
             if self._unreadable:
                 active -= {tp for tp, (_, again_at) in self._unreadable.items() if again_at > now}
+            self._thread.room = self._room_for_backlogs()
             records = await self._fetch(active)
             # Records fetched before a rebalance are dropped: after the seek at the end of the recovery they come again.
             if self.flow_active and rebalances == self._rebalances:
@@ -435,6 +444,37 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 self._round = records
                 return records
         return {}
+
+    def begin_behind(self, tps: Collection[TP]) -> None:
+        """Let what has waited in these partitions not delay the events of all others."""
+        self._backlogs |= set(tps)
+
+    def _room_for_backlogs(self) -> dict[TP, int]:
+        """How many records to read now of each partition with a backlog, as long as it has one."""
+        for tp in list(self._backlogs):
+            at, end = self._thread.position(tp), self.log_end(tp)
+            if at is not None and end is not None and at >= end:
+                self._backlogs.discard(tp)
+        if not self._backlogs:
+            return {}
+        # Not those that agents have: they may acknowledge none before they have many.
+        waiting = Counter(event.message.tp for queue in self._queues(self._backlogs) for event in queue._queue)
+        others = sum(count for tp, count in waiting.items() if tp not in self._backlogs)
+        share = max(BACKLOG_EVENTS, others) // len(self._backlogs) + 1
+        return {tp: max(0, share - waiting[tp]) for tp in self._backlogs}
+
+    def _let_take_turns(self, tp: TP) -> None:
+        """Let the queues of a partition with a backlog have events of all partitions in turn, a few times a second."""
+        now = time.monotonic()
+        if now - self._turns_at > TURNS_S:
+            self._turns_at = now
+            for queue in self._queues({tp}):
+                waiting: dict[Any, list[Any]] = {}
+                for event in queue._queue:
+                    waiting.setdefault(event.message.tp, []).append(event)
+                turns = itertools.zip_longest(*waiting.values())
+                queue._queue.clear()
+                queue._queue.extend(event for turn in turns for event in turn if event is not None)
 
     def _note_passed(self, active: Collection[TP]) -> None:
         """Note up to where partitions are read.  Between two rounds all that was fetched is delivered."""
@@ -494,6 +534,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             message = self._to_message(tp, record)
             try:
                 await give(message)
+                if tp in self._backlogs:
+                    self._let_take_turns(tp)
                 if tp not in changelogs:
                     delivered(tp, offset)
             except Exception:
@@ -566,6 +608,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._changing = True
         self._sought = self._open = False
         self.watcher.rebalancing()
+        self._backlogs.clear()
         self.withheld.clear()  # if a hand-over's commit is refused now, the generation's last commit includes them
         written_here = dict(self._writes_from)
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
@@ -1137,7 +1180,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for tp in tps:
             self._density.forget(tp)
             self._passed.pop(tp, None)
-        for marked in (self._active_partitions, self._paused_partitions, self._behind, self._closed):
+        left = (self._active_partitions, self._paused_partitions, self._behind, self._closed, self._backlogs)
+        for marked in left:
             marked.difference_update(tps)
         self.in_work.forget(tps)
 

@@ -42,6 +42,9 @@ JOINS: Any = 2
 commit behind a waiting JoinGroup would be judged only after its generation is over."""
 HEARTBEATS = 4
 """The broker is told a rebalance time-out of at least the session and so many heartbeats."""
+MOST_BEAT_S = 0.25
+"""The longest time between two heartbeats.  From them a member learns that the group rebalances, and until all have
+learned it, what a worker had that has left is nobody's."""
 OTHER_BROKER = (GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError)
 AGAIN = (GroupLoadInProgressError, RebalanceInProgressError)
 
@@ -78,14 +81,15 @@ class JoinInPlace:
         self._coordinator, self._assignor, self._holder, self._on_app = coordinator, assignor, holder, on_app
         self._mode = mode
         self._ask_all: str | None = None
-        self._has_joined = False
+        self._has_joined = self._assigns = False
         self._stock_join = coordinator.ensure_active_group
         self._lookup = coordinator._lookup_assignor
         coordinator.ensure_active_group = self._ensure_active_group
         coordinator._do_rejoin_group = self._rejoin_with_nothing
         coordinator._lookup_assignor = lambda name: self._lookup(COMMON if name == OWN else name)
-        coordinator._on_metadata_change = lambda: self.stop_all("topics have changed")
+        coordinator._on_metadata_change = self._see_new_topics
         coordinator._rebalance_timeout_ms = int(member.fence.rebalance_s * 1e3)
+        coordinator._heartbeat_interval_ms = min(coordinator._heartbeat_interval_ms, int(MOST_BEAT_S * 1e3))
         coordinator._send_req = self._apart(coordinator._send_req)
 
     def _apart(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
@@ -107,6 +111,11 @@ class JoinInPlace:
         """Ask for a rebalance at which everybody revokes everything."""
         self._ask_all = reason if self.member.in_place else None
         self.stop(reason)
+
+    def _see_new_topics(self) -> None:
+        """Topics are not as they were, except to a leader that assigns: it may see them for the first time."""
+        if not self._assigns:
+            self.stop_all("topics have changed")
 
     def stop(self, reason: str) -> None:
         """Revoke everything that this worker owns, and join again."""
@@ -266,10 +275,13 @@ class JoinInPlace:
         log.info("joined group %s, generation %d (%s)", coordinator.group_id, coordinator.generation, protocol)
         if response.leader_id == response.member_id:
             self._assignor.protocol = protocol
+            self._assigns = True
             try:
                 given = await coordinator._perform_assignment(response)
             except Exception as fault:
                 raise KafkaError(repr(fault)) from fault
+            finally:
+                self._assigns = False
             rows = [(member, each.encode()) for member, each in given.items()]
         return await self._sync(protocol, rows)
 

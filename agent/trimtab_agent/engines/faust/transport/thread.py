@@ -10,9 +10,10 @@ import logging
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher
+from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher, FetchError
 from aiokafka.consumer.group_coordinator import OffsetCommitRequest
 from aiokafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from aiokafka.coordinator.protocol import ConsumerProtocol
@@ -66,6 +67,8 @@ LOOK_LIMIT_S, LOOK_WAIT_S = 5.0, 1.0
 LOOK_BYTES = 16_384
 """Of each partition; a broker sends one batch at least."""
 LOOK_RECORDS = 200
+ROOM_ROUND_S = 0.02
+"""How long to wait for news of other partitions before it is looked again whether there is room for more records."""
 
 
 class GenerationOver(Exception):
@@ -90,6 +93,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     _topics: TopicMetadata | None = None
     joins: JoinInPlace | None = None
     """How it joins the group in place; None: it does not."""
+    room: Mapping[TP, int] = MappingProxyType({})
+    """Partitions of which only so many records are wanted at once.  The others have news at any time."""
     committing_since: float | None = None
     """Since when a commit, or the flush before it, has been under way (seconds of `uptime`)."""
     _denied: KafkaError | None = None
@@ -139,8 +144,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             response = await send(request)
             if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in GOOD:
                 self.fence.heard(sent_at)
-                if self.fence.tripped:  # still a member, but events have been dropped from the queues
-                    coordinator.request_rejoin()
+                if self.fence.tripped and isinstance(request, HeartbeatRequest):
+                    coordinator.request_rejoin()  # still a member, but events have been dropped from the queues
             if joins is not None:
                 joins.heard(request, response, sent_at)
             if isinstance(request, OffsetCommitRequest):
@@ -342,6 +347,30 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             if caller is None or caller.cancelling():
                 raise
             raise RuntimeError("the consumer's thread ends") from None
+
+    async def _fetch_records(
+        self, consumer: Any, active_partitions: Collection[TP], timeout: float | None = None, **options: Any
+    ) -> dict[TP, list[Any]]:
+        """The next records by partition; where there is `room` for some, no more than that."""
+        fetcher, fetch = consumer._fetcher, super()._fetch_records
+        some = {tp: self.room[tp] for tp in self.room.keys() & active_partitions}
+        some = {tp: most for tp, most in some.items() if not isinstance(fetcher._records.get(tp), FetchError)}
+        if not some:
+            return dict(await fetch(consumer, active_partitions, timeout=timeout, **options))
+        found: dict[TP, list[Any]] = {}
+        if others := frozenset(active_partitions) - some.keys():  # of none aiokafka would return all
+            found.update(await fetch(consumer, others, timeout=ROOM_ROUND_S, **options))
+        else:
+            await asyncio.sleep(ROOM_ROUND_S)
+        for tp, most in some.items():
+            fetched = fetcher._records.get(tp)
+            if most > 0 and fetched is not None and not isinstance(fetched, FetchError):
+                if records := fetched.getall(most):
+                    found[tp] = records
+                if not fetched.has_more():
+                    del fetcher._records[tp]
+                    self._wake_fetcher(consumer)
+        return found
 
     def partition_count(self, topic: str) -> int | None:
         """Number of partitions of a topic in the client's metadata; None if unknown.  Callable from any thread.
@@ -574,17 +603,20 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
         Raises GenerationOver, or CommitRefused if the broker does not accept the commit within `limit_s`.
         """
+        coordinator = self._ensure_consumer()._coordinator
+        wire = {tp: OffsetAndMetadata(offset, COMMITTED_HERE) for tp, offset in _keys(offsets).items()}
+
+        async def commit_once() -> None:
+            # In a later generation it would overwrite the offset of the next owner: no wait before the request is made.
+            _, assignment = self._live(generation, exactly=True)
+            await coordinator._do_commit_offsets(assignment, wire)
 
         async def commit() -> None:
-            coordinator = self._ensure_consumer()._coordinator
-            wire = {tp: OffsetAndMetadata(offset, COMMITTED_HERE) for tp, offset in _keys(offsets).items()}
             while True:
                 await coordinator.ensure_coordinator_known()
                 try:
                     async with coordinator._commit_lock:
-                        # In a later generation it would overwrite the offset of the next owner.
-                        _, assignment = self._live(generation, exactly=True)
-                        await asyncio.shield(coordinator._do_commit_offsets(assignment, wire))
+                        await asyncio.shield(commit_once())
                     break
                 except KafkaError as error:
                     if not error.retriable:

@@ -124,6 +124,7 @@ class Worker:
             block=lambda _: None,
             unblock=lambda _: None,
             forget=lambda _: None,
+            begin_behind=lambda tps: self._note("behind", set(tps)),
             start_at=lambda _: None,
             go_on_at=lambda _: None,
             drain=drain,
@@ -318,18 +319,42 @@ def test_a_release_that_a_join_in_place_meets_leaves_it_to_a_rebalance_that_foll
     assert "attach" not in worker.told
 
 
+async def committed(tps: Any) -> dict[TP, int]:
+    return dict.fromkeys(tps, 5)
+
+
 def test_what_nobody_owned_is_taken_over_from_the_committed_offset_and_the_end_of_its_changelog() -> None:
     worker, looks = Worker(), iter((False, False, True))
     worker.handover._standbys.has = lambda _: next(looks)  # type: ignore[method-assign, assignment]
 
-    async def committed(_: Any) -> dict[TP, int]:
-        return {SOURCE: 5}
-
     worker.app.consumer.thread.committed = committed
     asyncio.run(worker.handover.adopt([MOVED], GENERATION))
 
-    assert worker.told == ["own", "app: assigned", "app: recovered", "attach"]
-    assert worker.told_of == [ALL]
+    assert worker.told == ["behind", "own", "app: assigned", "app: recovered", "attach"]
+    assert worker.told_of == [{SOURCE}, ALL]
+
+
+def test_each_of_what_nobody_owned_begins_as_soon_as_its_state_is_here() -> None:
+    worker, other, looks = Worker(), MOVED._replace(partition=4), iter((False, True))
+    late = TP("sums-changelog", 4)
+
+    async def ends(tps: Any, _: float) -> dict[TP, int]:
+        return dict.fromkeys(tps, 12)
+
+    worker.handover._standbys.has = lambda ends: late not in ends or next(looks)  # type: ignore[method-assign, assignment]
+    worker.app.consumer.thread.committed, worker.app.consumer.thread.ends = committed, ends
+    asyncio.run(worker.handover.adopt([other, MOVED], GENERATION))
+
+    assert worker.told_of[1::2] == [ALL, {TP("orders", 4), late}]
+
+
+def test_what_nobody_owned_is_not_taken_over_with_more_than_its_changelog_has() -> None:
+    worker = Worker(ahead="sums-changelog/3 ends at 12, this worker had written up to 20")
+    worker.app.consumer.thread.committed = committed
+    with pytest.raises(Denied, match="ends at 12"):
+        asyncio.run(worker.handover.adopt([MOVED], GENERATION))
+
+    assert worker.told == []
 
 
 def test_what_nobody_owned_is_not_taken_over_in_a_generation_that_is_over() -> None:
@@ -338,9 +363,6 @@ def test_what_nobody_owned_is_not_taken_over_in_a_generation_that_is_over() -> N
     def look(_: Any) -> bool:
         worker.app.consumer.joining = True
         return False
-
-    async def committed(_: Any) -> dict[TP, int]:
-        return {SOURCE: 5}
 
     worker.handover._standbys.has = look  # type: ignore[method-assign, assignment]
     worker.app.consumer.thread.committed = committed

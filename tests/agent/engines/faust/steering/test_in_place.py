@@ -25,11 +25,13 @@ class Watched:
     def __init__(self) -> None:
         self.owned, self.told = frozenset[KeyGroup](), list[Any]()
         self.fault: Exception | None = None
+        self.taken, self.followed = set[KeyGroup](), {SECOND}
         worker = Worker()
         self.shared = worker.shared
         self.shared.newest = None
         ownership: Any = SimpleNamespace(
             owned=lambda: self.owned,
+            holds=lambda key: key in self.taken,
             withhold=lambda tps: self.told.append(("withhold", tps)),
             key_group_of=lambda topic, partition: KeyGroup(APP, SUMS, partition) if topic != "own" else None,
             sources=lambda keys: {TP("in", key.partition) for key in keys},
@@ -43,9 +45,11 @@ class Watched:
             worker.parts,
             app=SimpleNamespace(assignor=assignor, consumer=consumer),
             ownership=ownership,
-            standbys=SimpleNamespace(is_followed=lambda _: True),
-            handover=SimpleNamespace(generation=5, adopt=self._adopt, adopt_topics=self._adopt),
-            reconciler=SimpleNamespace(settle=self._nothing),
+            standbys=SimpleNamespace(is_followed=self.followed.issuperset),
+            handover=SimpleNamespace(
+                generation=5, adopt=self._adopt, adopt_topics=self._adopt, check=lambda generation: None
+            ),
+            reconciler=SimpleNamespace(settle=self._nothing, warm=self._warm),
         )  # type: ignore[arg-type]
         self.watcher = GroupWatcher(self.parts, named_topics=dict, unfit_parts=list, is_empty=has_state)
 
@@ -54,10 +58,17 @@ class Watched:
 
     async def _nothing(self) -> None: ...
 
+    async def _warm(self, what: Any, generation: int) -> None:
+        self.told.append(("follow", set(what), generation))
+        self.followed.update(what)
+
     async def _adopt(self, what: Any, generation: int) -> None:
         if self.fault is not None:
             raise self.fault
+        while not (self.followed.issuperset(what) or TP("own", 0) in what):
+            await asyncio.sleep(0)
         self.told.append(("adopt", set(what), generation))
+        self.taken.update(what)
 
     def place(self, *owners: str) -> None:
         rows = tuple((owner,) for owner in owners)
@@ -66,7 +77,9 @@ class Watched:
     def renew(self, new: frozenset[TP]) -> None:
         async def play() -> None:
             self.watcher.renewed("assignment", new, 5)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)  # it begins
+            while self.parts.work.begun is None:
+                await asyncio.sleep(0.01)
 
         asyncio.run(play())
 
@@ -102,6 +115,20 @@ def test_what_is_new_is_not_owned_before_it_is_taken_over() -> None:
         ("adopt", {SECOND}, 5),
     ]
     assert watched.parts.pending.adopted == frozenset()
+
+
+def test_what_is_not_followed_is_followed_until_it_is_taken_over_and_holds_up_nothing_else() -> None:
+    watched = Watched()
+    watched.renew(ORPHANS | {TP("in", 0), TP("log", 0)})
+    assert watched.told[2:] == [("adopt", {SECOND}, 5), ("follow", {FIRST}, 5), ("adopt", {FIRST}, 5)]
+
+
+def test_what_is_followed_no_more_is_followed_again() -> None:
+    """A changelog that has lost its end is followed no more, and may be in no row of this worker."""
+    watched = Watched()
+    watched.followed.clear()
+    watched.renew(ORPHANS)
+    assert watched.told[2:] == [("follow", {SECOND}, 5), ("adopt", {SECOND}, 5)]
 
 
 @pytest.mark.parametrize("new", [frozenset({TP("in", 1)}), ORPHANS])

@@ -26,6 +26,7 @@ from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.transport import client as client_module
 from trimtab_agent.engines.faust.transport import consumer as consumer_module
 from trimtab_agent.engines.faust.transport.consumer import (
+    BACKLOG_EVENTS,
     COMMITS_WAIT,
     FORBIDDEN_AGAIN_S,
     UNACKNOWLEDGED_S,
@@ -1111,6 +1112,35 @@ def test_a_backlog_whose_broker_is_out_of_reach_is_unknown_and_not_what_it_was(c
     assert consumer.out_of_reach([OTHER]) is None
     thread.commit_waits = True
     assert consumer.out_of_reach([OTHER]) == COMMITS_WAIT
+
+
+def test_what_has_waited_is_read_beside_the_events_of_others_until_its_log_is_read(consumer: SteeredConsumer) -> None:
+    thread = Thread({ONE: 1000, OTHER: 1000}, {})
+    at = thread.passed = {ONE: 100, OTHER: 0}
+    consumer._thread = thread  # type: ignore[assignment]
+    consumer.start_at({ONE: 100, OTHER: 0})
+    channel = queued(consumer, *(Event(OTHER, offset) for offset in range(3)))
+    assert consumer._room_for_backlogs() == {}
+    consumer.begin_behind({ONE})
+    assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 1}
+    channel.queue._queue.extend(Event(ONE, offset) for offset in range(100, 130))
+    assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 1 - 30}
+    give(consumer, ONE, *range(100, 900))  # what agents have and do not acknowledge takes no room
+    assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 1 - 30}
+    channel.queue._queue.extend(Event(OTHER, offset) for offset in range(3, BACKLOG_EVENTS + 50))
+    assert consumer._room_for_backlogs() == {ONE: BACKLOG_EVENTS + 50 + 1 - 30}  # nobody is left behind
+    at[ONE] = 1000
+    assert consumer._room_for_backlogs() == {}
+    consumer.begin_behind({OTHER})
+    consumer.forget({OTHER})
+    assert consumer._room_for_backlogs() == {}
+
+
+def test_what_has_waited_is_not_put_behind_all_that_waits_of_others(consumer: SteeredConsumer) -> None:
+    others, late = [Event(OTHER, offset) for offset in range(4)], [Event(ONE, offset) for offset in (7, 8)]
+    channel = queued(consumer, *others, *late)
+    consumer._let_take_turns(ONE)
+    assert channel.left == [(OTHER, 0), (ONE, 7), (OTHER, 1), (ONE, 8), (OTHER, 2), (OTHER, 3)]
 
 
 def test_a_worker_that_may_not_read_a_topic_says_so_and_tries_again(

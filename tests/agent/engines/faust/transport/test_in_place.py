@@ -25,6 +25,7 @@ class Coordinator:
 
     group_id, coordinator_id, member_id, generation = "g", 7, "m", 4
     _session_timeout_ms = _rebalance_timeout_ms = 1000
+    _heartbeat_interval_ms = 3000
     _retry_backoff_ms = 0
     _group_instance_id = None
     _performed_join_prepare = False
@@ -54,6 +55,13 @@ class Coordinator:
         return subscription.assignment if await self._do_rejoin_group(subscription) else None
 
     async def _do_rejoin_group(self, subscription: Any) -> bool:
+        raise AssertionError("replaced")
+
+    async def _perform_assignment(self, _: Any) -> dict[str, Any]:
+        self._on_metadata_change()
+        return {}
+
+    def _on_metadata_change(self) -> None:
         raise AssertionError("replaced")
 
     async def _on_join_complete(self, *_: Any) -> None: ...
@@ -103,11 +111,11 @@ class Worker:
         assert self.member.barrier
         self.renewed.append(new)
 
-    def answer(self, generation: int, *given: int, protocol: str = OWN) -> None:
+    def answer(self, generation: int, *given: int, protocol: str = OWN, leader: str = "other") -> None:
         rows = ConsumerProtocolMemberAssignment(0, [("in", list(given))], b"").encode()
         self.coordinator.answers += [
             SimpleNamespace(
-                error_code=0, member_id="m", generation_id=generation, group_protocol=protocol, leader_id="other"
+                error_code=0, member_id="m", generation_id=generation, group_protocol=protocol, leader_id=leader
             ),
             SimpleNamespace(error_code=0, member_assignment=rows),
         ]
@@ -212,6 +220,19 @@ def test_who_asks_for_a_rebalance_revokes_and_says_that_all_shall(worker: Worker
     assert worker.keeps[-1] == (True, True)
 
 
+def test_topics_that_have_changed_stop_all_but_not_those_that_a_new_leader_sees_for_the_first_time(
+    worker: Worker,
+) -> None:
+    worker.answer(5, 0, 1, leader="m")
+    worker.join()
+    assert (worker.member.doubt, worker.coordinator.revoked) == (None, 1)
+    worker.coordinator._on_metadata_change()
+    assert worker.member.doubt == "topics have changed"
+    worker.answer(6, 0, 1)
+    worker.join()
+    assert worker.keeps[-1] == (False, False)
+
+
 def test_an_error_in_between_makes_it_revoke(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "renew", lambda *_: 1 / 0)
     worker.answer(5, 0, 1)
@@ -266,3 +287,11 @@ def test_answers_for_its_own_generation_are_left_as_they_are(worker: Worker) -> 
 def test_the_rebalance_time_out_outlives_a_session() -> None:
     assert in_place_rebalance_s(60.0, 60.0, 3.0) == 72.0
     assert in_place_rebalance_s(60.0, 10.0, 1.0) == 60.0
+
+
+@pytest.mark.parametrize(("configured_ms", "found_ms"), [(3000, 250), (100, 100)])
+def test_a_member_asks_often_whether_the_group_rebalances(
+    configured_ms: int, found_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Coordinator, "_heartbeat_interval_ms", configured_ms)
+    assert Worker().coordinator._heartbeat_interval_ms == found_ms

@@ -1,6 +1,7 @@
 """Steps in the consumer's thread."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.consumer.fetcher import FetchError, FetchResult
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
@@ -19,7 +21,7 @@ from mode.threads import MethodQueue
 
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport import thread as thread_module
-from trimtab_agent.engines.faust.transport.thread import COMMIT_LIMIT_S, SteeredThread
+from trimtab_agent.engines.faust.transport.thread import COMMIT_LIMIT_S, GenerationOver, SteeredThread
 
 
 def test_a_step_that_comes_when_the_worker_ends_fails_and_leaves_no_coroutine(recwarn: pytest.WarningsRecorder) -> None:
@@ -172,6 +174,99 @@ async def test_a_commit_that_kafka_does_not_let_the_app_do_ends_no_worker(
     assert [await thread.commit({TP("in", 0): 7}) for _ in range(3)] == [False, False, True]
     assert crashes == []
     assert caplog.text.count("not committed, because Kafka does not let the app") == 1
+
+
+async def test_a_commit_that_proves_a_hand_over_is_not_made_in_a_generation_that_begins_before_it_is_sent() -> None:
+    """There it would overwrite the offset of who has taken over meanwhile."""
+    sent: list[int] = []
+
+    class Coordinator:
+        generation, _performed_join_prepare, _commit_lock = 4, False, asyncio.Lock()
+
+        async def ensure_coordinator_known(self) -> None: ...
+
+        async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
+            sent.append(self.generation)
+
+    coordinator = Coordinator()
+    assigned = SimpleNamespace(subscription=SimpleNamespace(_reassignment_in_progress=False, assignment=None))
+    consumer = SimpleNamespace(_coordinator=coordinator, _subscription=assigned)
+    app = SimpleNamespace(consumer_generation_id=4)
+    known: dict[str, Any] = {"joins": object(), "consumer": SimpleNamespace(held=set()), "app": app}
+    thread = alone(_ensure_consumer=lambda: consumer, thread_loop=asyncio.get_running_loop(), **known)
+
+    await thread.prove_by_commit(4, {TP("in", 0): 7}, 1.0)
+    acquire = coordinator._commit_lock.acquire
+
+    async def acquire_while_the_join_ends() -> Any:
+        asyncio.get_running_loop().call_soon(setattr, coordinator, "generation", 5)
+        return await acquire()
+
+    coordinator._commit_lock.acquire = acquire_while_the_join_ends  # type: ignore[method-assign, assignment]
+    with pytest.raises(GenerationOver, match="generation 4 is over"):
+        await thread.prove_by_commit(4, {TP("in", 0): 7}, 1.0)
+
+    assert sent == [4]
+
+
+class Fetched(list[int]):
+    """Records of one partition, as aiokafka's fetcher has them."""
+
+    next_fetch_offset = 0
+
+    def __next__(self) -> int:
+        if not self:
+            raise StopIteration
+        return self.pop(0)
+
+    def __iter__(self) -> "Fetched":
+        return self
+
+
+async def test_no_more_is_read_of_a_backlog_than_there_is_room_for_and_nothing_of_it_is_lost() -> None:
+    tps = [TP("in", partition) for partition in range(3)]
+    state = SimpleNamespace(paused=False, position=0, consumed_to=lambda _: None)
+    assignment = SimpleNamespace(active=True, state_value=lambda _: state)
+
+    class Fetcher:
+        _closed, _wait_consume_future, woken = False, None, 0
+        _subscriptions = SimpleNamespace(fetch_context=contextlib.nullcontext)
+
+        def __init__(self) -> None:
+            self._records: dict[Any, Any] = {
+                tp: FetchResult(tp, assignment=assignment, partition_records=Fetched(range(5)), backoff=0.0)
+                for tp in tps
+            }
+
+        async def fetched_records(self, partitions: Any, **_: Any) -> Any:
+            found = {}
+            for tp in [tp for tp in self._records if not partitions or tp in partitions]:
+                result = self._records.pop(tp)
+                if isinstance(result, FetchError):
+                    result.check_raise()
+                found[tp] = result.getall()
+            return found
+
+        def _notify(self, _: Any) -> None:
+            self.woken += 1
+
+    fetcher = Fetcher()
+    consumer = SimpleNamespace(_fetcher=fetcher, _closed=False)
+    thread = alone(consumer=SimpleNamespace(flow_active=True))
+    whole = list(range(5))
+
+    assert await thread._fetch_records(consumer, set(tps[:1])) == {tps[0]: whole}
+    thread.room = {tps[1]: 2, tps[2]: 0}
+    assert await thread._fetch_records(consumer, set(tps)) == {tps[1]: [0, 1]}
+    assert await thread._fetch_records(consumer, {tps[1]}) == {tps[1]: [2, 3]}  # of no partition would mean of all
+    thread.room = {tps[1]: 9}
+    assert await thread._fetch_records(consumer, set(tps)) == {tps[1]: [4], tps[2]: whole}
+    assert fetcher._records == {}
+    assert fetcher.woken == 1  # what it has had it gets again only if it is told
+
+    fetcher._records[tps[1]] = FetchError(error=KafkaError("unreadable"), backoff=0.0)
+    with pytest.raises(KafkaError, match="unreadable"):
+        await thread._fetch_records(consumer, set(tps))
 
 
 def test_nothing_is_committed_after_records_were_dropped_until_the_next_generation() -> None:
