@@ -170,12 +170,12 @@ def test_the_bounds_are_those_that_the_documentation_states() -> None:
     for row in (
         f"| no owner, planned move | {BOUNDS.handover_s:g} s |",
         f"| no owner, its worker killed, stopped or cut off | session + {BOUNDS.rejoin_s:g} s |",
-        f"whatever happens to agents, controllers, Spark, solver | {BOUNDS.goes_on_s:g} s |",
-        f"| no owner, or nothing done, the broker away | + its absence + session + {BOUNDS.rejoin_s:g} s |",
-        f"does nothing more after {BOUNDS.holds_s:g} s at most",
-        f"another worker lacks a broker and the group rebalances | + {BOUNDS.leaves_s:g} s |",
-        f"or in the {BOUNDS.commit_takes_s:g} s that the commit takes",
-        f"waits for half of `broker_rebalance_timeout` ({BOUNDS.in_work_s:g} s), then the event is done again",
+        f"whatever happens to agents, controllers, Spark or solver | {BOUNDS.goes_on_s:g} s |",
+        f"| no owner, or no input done, the broker away | + its absence + session + {BOUNDS.rejoin_s:g} s |",
+        f"begins nothing after {BOUNDS.holds_s:g} s at most",
+        f"another worker does not reach a broker and the group rebalances | + {BOUNDS.leaves_s:g} s |",
+        f"and in the {BOUNDS.commit_takes_s:g} s that the commit\ntakes",
+        f"half of `broker_rebalance_timeout` ({BOUNDS.in_work_s:g} s) at most. Then the event is done again",
     ):
         assert row in text
 

@@ -162,7 +162,7 @@ def test_by_which_plan_it_came_here_and_since_when() -> None:
     assert (failed.outcome, failed.why) == ("failed", "it made room for another key group")
     stayed = why_here(kg(2), known(), EXECUTION, EVENTS)
     assert (stayed.since, stayed.plan) == (None, None)
-    assert stayed.story.startswith("no event tells")
+    assert stayed.story.startswith("no event shows")
     assert stayed.story.endswith("it is long ago")
     part = why_here(kg(3), known(), EXECUTION, (BEGUN, replace(ENDED, moves_total=1_500)))
     assert part.story.endswith("or it was one of the moves of plan 1.2, of which the events list a part")
