@@ -409,9 +409,9 @@ def fault(point: str) -> None:
 def with_faults(owner: type, name: str, before: str, after: str) -> None:
     step = getattr(owner, name)
 
-    async def faulty(self: Any, *args: Any) -> Any:
+    async def faulty(self: Any, *args: Any, **options: Any) -> Any:
         fault(before)
-        result = await step(self, *args)
+        result = await step(self, *args, **options)
         fault(after)
         return result
 
