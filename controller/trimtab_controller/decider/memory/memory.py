@@ -220,23 +220,10 @@ class Memory:
         raw = {**raw, **filled.refused}
         views = {app: view if isinstance(view, NotReady) else filled.of(app) for app, view in smoothed.items()}
         evaluations = self.history.evaluated(views)
-        speeds, here = self.hosts.costs.of_hosts(), self.orphans.here
-        self.standbys.observe(views, execution.placements, snapshot.nodes, speeds, here)
-        not_seen = (app for app, view in views.items() if isinstance(view, NotReady) and app in execution.placements)
-        self.redundancy.observe(
-            snapshot,
-            execution,
-            ownerless=self.orphans.ownerless,
-            unprotected={**dict.fromkeys(not_seen), **self.standbys.unprotected},
-        )
+        self._observe_redundancy(snapshot, execution, views)
         use = follow_use(snapshot, self.known.use, demands.workers)
         measured = self.predictions.measure_rounds(execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self.predictions.review(raw, parts, use)
-        together = {
-            app: together_in(view, self.remote_costs.of(app))
-            for app, view in views.items()
-            if isinstance(view, SmoothedView)
-        }
         self.known = WindowResult(
             snapshot=snapshot,
             views=views,
@@ -254,9 +241,31 @@ class Memory:
             gaps=dict(filled.gaps),
             capacity=capacity_of(views, self.hosts),
             local_sends=local_sends(snapshot),
-            together=together,
+            together=self._together(views),
         )
         return measured
+
+    def _observe_redundancy(
+        self, snapshot: Snapshot, execution: Execution, views: Mapping[AppId, SmoothedView | NotReady]
+    ) -> None:
+        """Learn which key groups lack standbys, and for how long they lack an owner or a warm standby."""
+        speeds, here = self.hosts.costs.of_hosts(), self.orphans.here
+        self.standbys.observe(views, execution.placements, snapshot.nodes, speeds, here)
+        not_seen = (app for app, view in views.items() if isinstance(view, NotReady) and app in execution.placements)
+        self.redundancy.observe(
+            snapshot,
+            execution,
+            ownerless=self.orphans.ownerless,
+            unprotected={**dict.fromkeys(not_seen), **self.standbys.unprotected},
+        )
+
+    def _together(self, views: Mapping[AppId, SmoothedView | NotReady]) -> dict[AppId, Together]:
+        """What collocation can bring to each app."""
+        return {
+            app: together_in(view, self.remote_costs.of(app))
+            for app, view in views.items()
+            if isinstance(view, SmoothedView)
+        }
 
     def _concerns(
         self,
