@@ -73,6 +73,8 @@ def test_a_step_passes_fails_or_has_no_program(tmp_path: Path) -> None:
     assert (result, line) == ("passed", "3 of 3")
     assert seconds > 0.0
     assert play(step("ill", sys.executable, "-c", "exit(3)"), log)[:2] == ("failed, exit code 3", "")
+    skipped = play(step("skipped", sys.executable, "-c", "print('== 1 passed, 2 skipped in 3.1s ==')"), log)
+    assert skipped[0] == "not run whole: something was skipped"
     assert play(step("none", "true", needs="python9.9"), log) == ("not run: no python9.9", "", 0.0)
 
 
