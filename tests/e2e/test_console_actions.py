@@ -140,7 +140,8 @@ def stop_a_drain(page: Page, address: str, console: Client) -> None:
     page.goto(f"{address}/#/plan/{plan}")
     expect(page.get_by_text("stopped by sandbox: by dialog").first).to_be_visible()
     expect(page.get_by_text("w0 was being drained").first).to_be_visible()
-    wait_for(lambda: next(iter(console.apps())).at - WINDOW_S > (ended.ended_at or 0.0), "a window began after its end")
+    first_end = (ended.ended_at or 0.0) + WINDOW_S
+    wait_for(lambda: max(row.at for row in console.history(APP)) > first_end, "a window began after its end")
     dialog = opened(page, f"Undo plan {plan}", f"Undo plan {plan}?")
     expect(dialog.locator(".told")).to_contain_text("w0 is being drained")
     dialog.get_by_label("Take back what can go back, if not all of it can").check()
