@@ -45,11 +45,12 @@ def view_of(partitions: int, workers: int) -> PlannableView:
 
 def main() -> None:
     """Print a line per case and candidate."""
-    print("key groups  workers  candidate      remote  uneven  moves")
+    print("key groups  workers  candidate      remote  uneven  fullest  moves")
     for partitions, workers in CASES:
         for each in candidates(view_of(partitions, workers)):
             remote = f"{each.remote or 0.0:6.0%}"
-            print(f"{4 * partitions:10} {workers:8}  {each.name:12}  {remote} {each.excess:7.0%} {each.moves:6}")
+            load = f"{each.uneven:7.0%} {each.fullest:7.0f}%"
+            print(f"{4 * partitions:10} {workers:8}  {each.name:12}  {remote} {load} {each.moves:6}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the Faust apps of the jobs have in common.
 
-The environment sets JOBS_PARTITIONS, JOBS_SESSION_S, JOBS_WORK and JOBS_LOCAL.
+The environment sets JOBS_PARTITIONS, JOBS_SESSION_S, JOBS_WORK, JOBS_LOCAL and JOBS_KEYLESS.
 """
 
 import hashlib
@@ -18,6 +18,8 @@ WORK_US = int(os.environ.get("JOBS_WORK", "0"))
 """CPU microseconds spent per tuple and operator besides, to make the job heavier."""
 LOCAL = os.environ.get("JOBS_LOCAL", "1") != "0"
 """Whether events skip the broker where they can; else the job gains nothing from collocation."""
+KEYLESS = os.environ.get("JOBS_KEYLESS", "0") != "0"
+"""Whether events without a key name no partition: those of a local topic then stay in their worker."""
 HASHES_PER_LOOK = 10
 STEERING = SteeringSettings(fetch_min_bytes=1 << 14, fetch_max_wait_ms=60)
 
@@ -48,6 +50,11 @@ def topic_of(app: Any, name: str) -> Any:
 def local_of(*topics: Any) -> tuple[Any, ...]:
     """Those of a job's topics that are local."""
     return topics if LOCAL else ()
+
+
+def opposite(partition: int) -> int | None:
+    """The partition to which the source of the page views sends what it has read of this one."""
+    return None if KEYLESS else (partition + PARTITIONS // 2) % PARTITIONS
 
 
 def source_of(app: Any, name: str) -> Any:

@@ -13,9 +13,9 @@ class Scale:
 
     `rate` 0 = the job's own; `moves` = migrations per round, 0 = the job's own budget; `min_gain`
     in pp, below the default because of that; `steer_s` = longest time for the controller; `burst` = records at once, to
-    saturate; `local` = whether events may skip the broker: if not, collocation gains nothing; `turns` = how often the
-    first and the last placement are measured again in turn, for `turn_s` and with a burst each; `window_s` = what one
-    snapshot covers.
+    saturate; `local` = whether events may skip the broker: if not, collocation gains nothing; `keyless` =
+    whether page views name no partition for what has no key; `turns` = how often the first and the last placement are
+    measured again in turn, for `turn_s` and with a burst each; `window_s` = what one snapshot covers.
     """
 
     workers: int = 4
@@ -30,6 +30,7 @@ class Scale:
     steer_s: float = 300.0
     burst: int = 6_000
     local: bool = True
+    keyless: bool = False
     turns: int = 0
     turn_s: float = 20.0
     window_s: float = 5.0

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from flights.dataset import partition_of
-from jobs.app import PARTITIONS, app_of, local_of, source_of, table_of, topic_of
+from jobs.app import PARTITIONS, app_of, local_of, opposite, source_of, table_of, topic_of
 from jobs.latencies import LatencyLog
 from jobs.views import CLICKS, COUNTED, COUNTS, LOOKED, VIEWS, viewed
 from trimtab_agent.engines.faust import install
@@ -24,8 +24,7 @@ latencies = LatencyLog()
 async def source(stream: Any) -> None:
     """Pass each click on, with the time at which it was taken."""
     async for event in stream.events():
-        partition = (event.message.partition + PARTITIONS // 2) % PARTITIONS
-        await looked.send(value=[time.time(), event.value.decode()], partition=partition)
+        await looked.send(value=[time.time(), event.value.decode()], partition=opposite(event.message.partition))
 
 
 @app.agent(looked, name="view")  # type: ignore[untyped-decorator]
@@ -43,8 +42,7 @@ async def count(stream: Any) -> None:
         page = event.key.decode()
         found = (counts.get(page) or [0])[0] + 1
         counts[page] = [found]
-        partition = (event.message.partition + PARTITIONS // 2) % PARTITIONS
-        await counted.send(key=page, value=[event.value[0], found], partition=partition)
+        await counted.send(value=[event.value[0], found], partition=opposite(event.message.partition))
 
 
 @app.agent(counted, name="sink")  # type: ignore[untyped-decorator]

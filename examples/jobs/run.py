@@ -71,6 +71,7 @@ class JobRun:
                 "JOBS_PARTITIONS": str(scale.partitions),
                 "JOBS_WORK": str(scale.work_us),
                 "JOBS_LOCAL": str(int(scale.local)),
+                "JOBS_KEYLESS": str(int(scale.keyless)),
                 "JOBS_LATENCIES": f"{{data}}/{NAME}",
             },
             controller={

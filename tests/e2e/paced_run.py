@@ -1,6 +1,7 @@
 """A job that burns CPU, on a sandbox: how it is started, its load, what the controller says of it, and its counts."""
 
 import json
+import math
 import threading
 import time
 from collections import Counter
@@ -105,11 +106,10 @@ def figures(status: Status) -> list[tuple[object, ...]]:
     return [tuple(round(value, 1) if isinstance(value, float) else value for value in row) for row in rows]
 
 
-def backlog(status: Status) -> int:
-    """The jobs that wait at the workers that run."""
-    running = [row for row in status.nodes if row.state is WorkerState.RUNNING]
-    assert all(row.backlog is not None for row in running)
-    return sum(row.backlog or 0 for row in running)
+def backlog(status: Status) -> float:
+    """The jobs that wait at the workers that run; infinite while one of them does not know."""
+    running = [row.backlog for row in status.nodes if row.state is WorkerState.RUNNING]
+    return sum(math.inf if each is None else each for each in running)
 
 
 @contextmanager

@@ -23,6 +23,8 @@ from trimtab_sandbox.configuration import CONTROLLER, SandboxSettings
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(600)]
 
 KEY_GROUPS = 64
+WINDOW_S = 5.0
+"""Of a sandbox."""
 NOTHING_TOLD = "responded with a status of 404"
 """Chromium's line for what a page asks for in vain, such as the apps of a controller that has not decided yet."""
 ONE_BY_ONE = {"handovers_in_flight": 1, "handovers_per_host": 1, "key_groups_per_handover": 1}
@@ -138,6 +140,8 @@ def stop_a_drain(page: Page, address: str, console: Client) -> None:
     page.goto(f"{address}/#/plan/{plan}")
     expect(page.get_by_text("stopped by sandbox: by dialog").first).to_be_visible()
     expect(page.get_by_text("w0 was being drained").first).to_be_visible()
+    first_end = (ended.ended_at or 0.0) + WINDOW_S
+    wait_for(lambda: max(row.at for row in console.history(APP)) > first_end, "a window began after its end")
     dialog = opened(page, f"Undo plan {plan}", f"Undo plan {plan}?")
     expect(dialog.locator(".told")).to_contain_text("w0 is being drained")
     dialog.get_by_label("Take back what can go back, if not all of it can").check()

@@ -1,8 +1,11 @@
 """The first placement of an app without state: when it is made, what it chooses, and when what Faust did stays."""
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
 
 from tests.controller.decider.decider_situations import a_worker, owned, plannable
@@ -17,7 +20,7 @@ from trimtab_controller.decider.policies.first import (
 from trimtab_controller.decider.values.decision import Adopted, Planned
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.values.settings import First
-from trimtab_controller.decider.window.view import FixedWorker, PlannableView
+from trimtab_controller.decider.window.view import UNLIMITED, EndCosts, FixedWorker, PlannableView
 from trimtab_controller.execution.state import placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
@@ -26,6 +29,9 @@ APP = AppId("pages")
 SOURCE, VIEW, COUNT = (OperatorId(name) for name in ("source", "view", "count"))
 WORKERS = tuple(WorkerId(f"w{place}") for place in range(3))
 PARTITIONS = 8
+NOTHING: Mapping[KeyGroup, float] = {}
+GAIN_PP = 0.5
+"""What counts as significant here."""
 
 
 def kg(operator: OperatorId, partition: int) -> KeyGroup:
@@ -33,9 +39,17 @@ def kg(operator: OperatorId, partition: int) -> KeyGroup:
 
 
 def view(
-    owners: dict[KeyGroup, WorkerId] | None = None, *, flows: bool = True, end_s: float = 10.0, **changes: object
+    owners: dict[KeyGroup, WorkerId] | None = None,
+    *,
+    flows: bool = True,
+    end_s: float = 10.0,
+    hot: Mapping[KeyGroup, float] = NOTHING,
+    **changes: object,
 ) -> PlannableView:
-    """Three operators: source sends to the same partition of view, view by key to all of count."""
+    """Three operators: source sends to the same partition of view, view by key to all of count.
+
+    Each key group needs 10 % of a core, some of them (`hot`) another share.
+    """
     by_operator = ((SOURCE, 0), (VIEW, 1), (COUNT, 2))
     scattered = {
         kg(operator, partition): WORKERS[(partition + shift) % 3]
@@ -45,7 +59,7 @@ def view(
     forward = {(kg(SOURCE, p), kg(VIEW, p)): 64.0 for p in range(PARTITIONS)}
     keyed = {(kg(VIEW, p), kg(COUNT, q)): 1.0 for p, q in product(range(PARTITIONS), repeat=2)}
     workers = [a_worker(name, f"h-{name}") for name in WORKERS]
-    rows = [owned(each, owner, 1.0, 100) for each, owner in sorted((owners or scattered).items())]
+    rows = [owned(each, owner, hot.get(each, 10.0), 100) for each, owner in sorted((owners or scattered).items())]
     flowing = {**forward, **keyed} if flows else {}
     made = {"start_s": end_s - 10.0, "end_s": end_s, "flows": flowing, "fresh": True}
     return plannable(workers, rows, **(made | changes))
@@ -62,20 +76,22 @@ def by_name(seen: PlannableView) -> dict[str, PlacementCandidate]:
 def adopted(first: First, seen: PlannableView) -> FirstPlacements:
     """The first placements after the adoption is carried out."""
     made = FirstPlacements(first)
-    assert of_type(Adopted, made.decide(seen, None)).owners == seen.owners
+    assert of_type(Adopted, made.decide(seen, None, GAIN_PP)).owners == seen.owners
     made.accepted(seen, None)
     return made
 
 
-def decided(made: FirstPlacements, seen: PlannableView) -> Adopted | Planned | None:
+def decided(made: FirstPlacements, seen: PlannableView, significant_pp: float = GAIN_PP) -> Adopted | Planned | None:
     """The decision in a window."""
     made.observe(seen)
-    return made.decide(seen, placement(seen))
+    return made.decide(seen, placement(seen), significant_pp)
 
 
-def placed_after_adoption(first: First, seen: PlannableView) -> Adopted | Planned | None:
+def placed_after_adoption(
+    first: First, seen: PlannableView, significant_pp: float = GAIN_PP
+) -> Adopted | Planned | None:
     """The decision in the window after the adoption."""
-    return decided(adopted(first, seen), replace(seen, start_s=10.0, end_s=20.0))
+    return decided(adopted(first, seen), replace(seen, start_s=10.0, end_s=20.0), significant_pp)
 
 
 def test_lf_keeps_what_forwards_to_the_same_partition_on_one_worker_and_even_does_not() -> None:
@@ -85,7 +101,7 @@ def test_lf_keeps_what_forwards_to_the_same_partition_on_one_worker_and_even_doe
     assert found["even"].remote is not None
     assert found["even"].remote >= by_key, "what is forwarded goes to another worker"
     assert found["lf"].remote == pytest.approx((1 - by_key) * 2 / 3, abs=0.02)
-    assert found["lf"].excess == pytest.approx(9 / 8 - 1)
+    assert found["lf"].uneven == pytest.approx(9 / 8 - 1)
 
 
 def test_the_topology_is_what_was_measured_and_a_cycle_is_cut_where_least_flows() -> None:
@@ -97,13 +113,48 @@ def test_the_topology_is_what_was_measured_and_a_cycle_is_cut_where_least_flows(
 
 
 def test_the_best_candidate_becomes_a_plan_of_hand_overs() -> None:
-    found = of_type(Planned, placed_after_adoption(First.AUTO, view()))
+    costs = dict.fromkeys((SOURCE, VIEW), EndCosts(sending=0.001, receiving=0.001))
+    found = of_type(Planned, placed_after_adoption(First.AUTO, view(remote_costs=costs)))
     assert found.plan.reason is PlanReason.FIRST
-    assert found.plan.detail.startswith("first placement: lf ")
+    assert found.plan.detail.startswith("first placement: lf 52 % on the fullest worker, 7% remote"), found.plan.detail
     assert "as started" in found.plan.detail
     after = view().owners | {move.key_group: move.target for move in found.plan.moves}
     assert all(after[kg(SOURCE, p)] == after[kg(VIEW, p)] for p in range(PARTITIONS))
     assert all(move.source == view().owners[move.key_group] for move in found.plan.moves)
+
+
+def test_nothing_moves_for_traffic_between_workers_while_it_costs_nothing_that_is_known() -> None:
+    found = of_type(Adopted, placed_after_adoption(First.AUTO, view()))
+    assert found.detail.startswith("first placement: as started 80 % on the fullest worker")
+    assert "; lf " in found.detail
+
+
+def test_loads_are_evened_out_if_that_brings_more_than_noise_explains() -> None:
+    hot = {kg(SOURCE, p): 40.0 for p in (0, 3, 6)}
+    seen = view(hot=hot)
+    assert by_name(seen)["as started"].fullest == pytest.approx(170.0)
+    made = by_name(seen)["elastic"]
+    assert made.fullest == pytest.approx(110.0)
+    plan = of_type(Planned, placed_after_adoption(First.AUTO, seen)).plan
+    assert plan.detail.startswith("first placement: elastic 110 % on the fullest worker")
+    assert of_type(Adopted, placed_after_adoption(First.AUTO, seen, significant_pp=61.0)).owners == seen.owners
+
+
+def test_the_load_of_other_apps_counts_by_what_it_leaves_of_a_host() -> None:
+    seen = view()
+    workers = (replace(seen.workers[0], capacity=0.4), *seen.workers[1:])
+    found = by_name(replace(seen, workers=workers))
+    assert found["as started"].fullest == pytest.approx(200.0)
+    assert found["elastic"].fullest == pytest.approx(100.0)
+
+
+def test_traffic_is_evened_out_where_hosts_have_a_limit_for_it() -> None:
+    seen = view(flows=False)
+    sent = np.array([[0.0], [100.0]]) * (np.arange(len(seen.owned)) < 6)
+    rows = replace(seen.owned, traffic=sent)
+    rooms = {worker.host: replace(UNLIMITED, sent=500.0) for worker in seen.workers}
+    owners = by_name(replace(seen, key_groups=rows, rooms=rooms))["elastic"].owners
+    assert sorted(Counter(owners[each] for each in list(rows.owners)[:6]).values()) == [2, 2, 2]
 
 
 def test_what_is_as_good_as_the_best_stays_as_it_was_started() -> None:
@@ -120,7 +171,7 @@ def test_what_has_started_evenly_is_not_made_even_by_moves() -> None:
     assert isinstance(placed_after_adoption(First.EVEN, view(lopsided)), Planned)
 
 
-def test_it_is_even_where_who_sends_to_whom_is_not_known() -> None:
+def test_it_goes_by_loads_where_who_sends_to_whom_is_not_known() -> None:
     lopsided = dict.fromkeys(view().owners, WORKERS[0]) | {kg(SOURCE, 0): WORKERS[1], kg(SOURCE, 1): WORKERS[2]}
     seen = view(lopsided, flows=False)
     made = adopted(First.AUTO, seen)
@@ -128,7 +179,9 @@ def test_it_is_even_where_who_sends_to_whom_is_not_known() -> None:
     decisions = [decided(made, each) for each in later]
     assert [type(each) for each in decisions] == [type(None), type(None), Planned, Planned], "until it is carried out"
     assert isinstance(decisions[2], Planned)
-    assert "who sends to whom is not known; even unknown remote, 0% uneven" in decisions[2].plan.detail
+    assert (
+        "who sends to whom is not known; elastic 80 % on the fullest worker, unknown remote" in decisions[2].plan.detail
+    )
 
 
 @pytest.mark.parametrize(("first", "fresh"), [(First.AUTO, False), (First.ADOPT, True)])
@@ -151,7 +204,7 @@ def test_it_waits_until_no_more_workers_come_and_none_is_away() -> None:
     assert [decided(made, each) for each in windows] == [None, None]
     settled = replace(windows[0], start_s=30.0, end_s=40.0)
     assert decided(made, settled) is not None
-    assert made.decide(settled, placement(few)) is not None, "asking changes nothing"
+    assert made.decide(settled, placement(few), GAIN_PP) is not None, "asking changes nothing"
     made.accepted(settled, placement(few))
     assert decided(made, replace(settled, end_s=50.0)) is None, "once only"
 

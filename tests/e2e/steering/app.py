@@ -268,6 +268,10 @@ def text(key: Any) -> str:
     return key.decode() if isinstance(key, bytes) else str(key)
 
 
+def group_of(number: int) -> str:
+    return f"g{number % SETUP.get('groups', 97)}"
+
+
 @app.agent(numbers)
 async def count(stream: Any) -> None:
     async for event in stream.events():
@@ -280,7 +284,7 @@ async def count(stream: Any) -> None:
         if SETUP["work_s"]:
             await asyncio.sleep(SETUP["work_s"])
         await outputs.send(key=event.key, value=event.value)
-        await regrouped.send(key=f"g{event.value % SETUP.get('groups', 97)}", value=event.value)
+        await regrouped.send(key=None if Feature.WITHOUT_KEYS in FEATURES else group_of(event.value), value=event.value)
 
 
 remembered: dict[str, tuple[int, int]] = {}
@@ -311,8 +315,9 @@ async def total(stream: Any) -> None:
     async for event in (stream.noack() if Feature.BY_HAND in FEATURES else stream).events():
         if SETUP.get("slow_s"):
             await asyncio.sleep(SETUP["slow_s"])
-        groups[text(event.key)] += 1
-        await totals.send(key=event.key, value=event.value)
+        group = group_of(event.value)
+        groups[group] += 1
+        await totals.send(key=group, value=event.value)
         if Feature.FAILS in FEATURES and event.value % 200 == 150:
             raise ValueError(f"fails at {event.value}")
         if Feature.BY_HAND in FEATURES:

@@ -41,6 +41,7 @@ class Feature(StrEnum):
     CARELESS = "an agent that writes late, and what Kafka does not take"
     BALLAST = "one more table"  # which the job only keeps; the scenario fills it
     LOCAL = "events between its agents skip the broker where they can"
+    WITHOUT_KEYS = "these have no keys"
     BY_HAND = "the second agent acknowledges by hand"
     FAILS = "and fails now and then"
     RECORDS = "one more table, of records"

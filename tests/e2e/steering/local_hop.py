@@ -62,6 +62,11 @@ def local(scenario: Scenario, *, at_least: int = 50, at_most: float = math.inf, 
     return replace(scenario, setup=setup, act=watched(scenario.act, at_least=at_least, at_most=at_most))
 
 
+def without_keys(setup: Setup) -> Setup:
+    """The same run, with events between the agents that have no key."""
+    return replace(setup, features=(*setup.features, Feature.WITHOUT_KEYS))
+
+
 async def busy(cluster: Cluster, for_s: float, limit_s: float = 60.0) -> WorkerId:
     """A worker that has had unfinished direct events for so long, and owns their key groups.
 
@@ -308,6 +313,8 @@ NO_CYTHON = Scenario(
 )
 STRONG = ("storm", "stops", "drains in vain", "kills among hand-overs", "kills, slow readers, few keys")
 """Also with one key per source partition: then each event must stay behind the one before."""
+ANYWHERE = ("hand-overs and rebalances", "stops", "kills among hand-overs", "slow readers")
+"""Also with events that have no key: they stay in their worker."""
 LOCAL_SCENARIOS = (
     *map(local, _SCENARIOS),
     local(OVERFLOW, groups=2),
@@ -317,5 +324,10 @@ LOCAL_SCENARIOS = (
         local(replace(scenario, name=f"{scenario.name}, one key each"), groups=scenario.setup.partitions)
         for scenario in _SCENARIOS
         if scenario.name.removeprefix("local: ") in STRONG
+    ),
+    *(
+        local(Scenario(name=f"{scenario.name}, no keys", setup=without_keys(scenario.setup), act=scenario.act))
+        for scenario in _SCENARIOS
+        if scenario.name.removeprefix("local: ") in ANYWHERE
     ),
 )

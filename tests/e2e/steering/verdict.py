@@ -200,13 +200,14 @@ def _judged(
         topic: {key: found[topic].get(key, 0) - wanted.get(key, 0) for key in wanted.keys() | found[topic].keys()}
         for topic, wanted in _wanted(cluster, inputs).items()
     }
+    ordered = ["outputs", *(["totals"] if Feature.WITHOUT_KEYS not in cluster.setup.features else [])]
     return Verdict(
         sent=len(inputs.numbers),
         lost=lost,
         examples=tuple(number for number in inputs.numbers if number not in done["outputs"])[:EXAMPLES],
         duplicated=twice,
         repeated_s=_repeated_s(cluster, done),
-        disorder={topic: out_of_order(read[topic], cluster.setup) for topic in ("outputs", "totals")},
+        disorder={topic: out_of_order(read[topic], cluster.setup) for topic in ordered},
         stepped_back={topic: steps_back(read[topic]) for topic in cluster.changelogs},
         wrong_keys={topic: sum(map(bool, keys.values())) for topic, keys in off.items()},
         too_low={topic: sum(d < 0 for d in keys.values()) for topic, keys in off.items()},

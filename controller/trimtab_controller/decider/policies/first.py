@@ -5,11 +5,12 @@ had no state when its first worker started, another placement may follow, as a p
 rebalance takes place, and there is hardly any state to restore yet.  An app that had state, or of which this is not
 known, stays as it is.
 
-Candidates are what Faust did, the even scheduler, and L/F (locality and fairness, `trimtab_models.placement`): it puts
-partitions of the same number of operators that exchange tuples into one worker.  Who sends to whom is measured in the
-first windows.  A candidate's cost is the share of the tuples that go to another worker, plus how much more key groups
-than its fair share the fullest worker has; the least cost wins, and of equal ones what moves least.  Rules hold in all
-of them.
+Candidates are what Faust did; the even scheduler; L/F (locality and fairness, `trimtab_models.placement`), which puts
+partitions of the same number of operators that exchange tuples into one worker; and the greedy matching of the Elastic
+Allocator (`trimtab_models.elastic.matching`), which evens out CPU and traffic.  Loads, and who sends to whom, are
+measured in the first windows.  They are all judged by the load of the fullest worker, in percent of what the rest of
+its host leaves it, with what remote tuples cost; while that is unknown, no more tuples become remote.  One of them
+takes the place of what Faust did only if it lowers that load by more than noise explains.  Rules hold in all of them.
 """
 
 from collections import Counter, defaultdict
@@ -22,10 +23,13 @@ from trimtab_controller.decider.policies.explain import plan_for
 from trimtab_controller.decider.values.decision import Adopted, Planned
 from trimtab_controller.decider.values.reasons import NotReady
 from trimtab_controller.decider.values.settings import First
-from trimtab_controller.decider.window.resources import filled_by
-from trimtab_controller.decider.window.view import AppView, PlannableView, SmoothedView, Worker
+from trimtab_controller.decider.window.collocation import loads_foreseen
+from trimtab_controller.decider.window.owned import PERCENT_PER_CORE
+from trimtab_controller.decider.window.resources import FULL_PCT, filled_by
+from trimtab_controller.decider.window.view import UNLIMITED, AppView, PlannableView, SmoothedView, Worker
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import PlanReason
+from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, ResourceDemands, match
 from trimtab_models.instances.topology import Edge, ParallelOperator, Slot, Topology, topological_order
 from trimtab_models.placement import PlacementParams, PlacementResult, Scheduler, job_of, solve
 from trimtab_models.solving import Never
@@ -37,34 +41,41 @@ WINDOWS_FOR_FLOWS = 3
 """How many windows to wait for tuples between key groups; without any, who sends to whom counts as unknown."""
 WINDOWS = 20
 """After the time of this many windows the app has state, and what Faust did stays."""
+MAX_TRIALS = 5_000_000
+"""Trials of a key group on a worker, a second or so; what is left then stays as it was started."""
 SAME = 0.01
-"""Costs that differ by less count as equal."""
+"""Shares that differ by less count as equal."""
+AS_STARTED, ELASTIC = "as started", "elastic"
+"""Names of the candidates that are no choice of `[placement] first`."""
 
 Owners = Mapping[KeyGroup, WorkerId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementCandidate:
-    """A placement of all key groups.
-
-    `remote` = share of the tuples that go to another worker, None if none were measured.  `excess` = key groups of the
-    fullest worker / its fair share - 1.  `moves` = key groups that have another owner than now.
-    """
+    """A placement of all key groups."""
 
     name: str
     owners: Owners
     remote: float | None
-    excess: float
+    """Share of the tuples that go to another worker; None if none were measured."""
+    uneven: float
+    """Key groups of the fullest worker / its fair share - 1."""
+    fullest: float
+    """Load of the fullest worker, with what remote tuples cost (percent of its capacity)."""
     moves: int
-
-    @property
-    def cost(self) -> float:
-        """To be as low as possible."""
-        return (self.remote or 0.0) + self.excess
+    """Key groups that have another owner than now."""
 
     def __str__(self) -> str:
         remote = "unknown" if self.remote is None else f"{self.remote:.0%}"
-        return f"{self.name} {remote} remote, {self.excess:.0%} uneven"
+        return f"{self.name} {self.fullest:.0f} % on the fullest worker, {remote} remote, {self.uneven:.0%} uneven"
+
+    def is_as_good_as(self, other: "PlacementCandidate", first: First, significant_pp: float) -> bool:
+        """Whether nothing is gained by the other one, which an operator has named unless `first` is AUTO."""
+        if first is First.AUTO:
+            return self.fullest <= other.fullest + significant_pp
+        remote = (self.remote or 0.0) - (other.remote or 0.0) if first is First.LF else 0.0
+        return self.uneven + remote <= other.uneven + SAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +110,18 @@ class FirstPlacements:
         due = settled and (bool(view.flows) or windows >= WINDOWS_FOR_FLOWS)
         self._waiting[view.app] = _Waiting(workers, waiting.began_s, windows, view.end_s, due)
 
-    def decide(self, view: SmoothedView, placement: Placement | None) -> Adopted | Planned | None:
-        """The adoption or first placement that the app needs; None if neither."""
+    def decide(
+        self, view: SmoothedView, placement: Placement | None, significant_pp: float
+    ) -> Adopted | Planned | None:
+        """The adoption or first placement that the app needs; None if neither.
+
+        `significant_pp` = by how much the load of the fullest worker has to fall for a placement of our own choice.
+        """
         adopted = drift(view, placement)
         if adopted is None:
             waiting = self._waiting.get(view.app)
-            return _placed(view, candidates(view), self._first) if waiting is not None and waiting.due else None
+            due = waiting is not None and waiting.due
+            return _placed(view, candidates(view), self._first, significant_pp) if due else None
         if placement is None and self._waits(view):
             return replace(adopted, detail=f"{adopted.detail}, until its first placement ({self._first}) is made")
         return adopted
@@ -127,9 +144,9 @@ def _workers(view: SmoothedView) -> tuple[WorkerId, ...]:
 
 
 def candidates(view: SmoothedView) -> list[PlacementCandidate]:
-    """What runs, even, and L/F if it is known who sends to whom."""
+    """What runs, by loads, even, and L/F if it is known who sends to whom."""
     owners = view.owners
-    named: list[tuple[str, Owners]] = [("as started", owners)]
+    named: list[tuple[str, Owners]] = [(AS_STARTED, owners), (ELASTIC, _renamed(view, _matched(view), owners))]
     schedulers = [Scheduler.EVEN, *([Scheduler.LF] if view.flows else [])]
     topology = topology_of(view)
     job = job_of(topology, rates=[_rate(view, edge) for edge in topology.edges] if topology.edges else None)
@@ -145,6 +162,30 @@ def candidates(view: SmoothedView) -> list[PlacementCandidate]:
             }
             named.append((scheduler.value, _renamed(view, placed, owners)))
     return [_rated(view, name, within_rules(view, placed)) for name, placed in named]
+
+
+def _matched(view: SmoothedView) -> Owners:
+    """Each key group where it leaves CPU, incoming and outgoing traffic most even (Elastic Allocator, algorithm 1)."""
+    table, workers = view.owned, view.workers
+    on_host = Counter(worker.host for worker in workers)
+    room = [view.rooms.get(worker.host, UNLIMITED) for worker in workers]
+    limits = np.array(
+        [
+            [PERCENT_PER_CORE * worker.capacity for worker in workers],
+            [each.received / on_host[worker.host] for each, worker in zip(room, workers, strict=True)],
+            [each.sent / on_host[worker.host] for each, worker in zip(room, workers, strict=True)],
+        ]
+    )
+    demand = np.vstack((table.load, table.assumed_traffic))
+    with np.errstate(divide="ignore"):
+        per_unit = FULL_PCT / limits
+    busy = float(demand[0].sum() / sum(worker.capacity for worker in workers))
+    ceiling = np.full_like(limits, FULL_PCT)
+    ceiling[0] = np.inf  # more load than fits has to be somewhere
+    demands = ResourceDemands(used=np.zeros_like(limits), demand=demand, per_unit=per_unit, ceiling=ceiling)
+    found = match(demands, threshold=max(HEAVY_FROM, 2.0 * busy), operations=MAX_TRIALS, stop=Never()).node
+    placed = np.where(found == NOWHERE, view.owner_numbers, found).tolist()
+    return {each: workers[place].id for each, place in zip(table.owners, placed, strict=True)}
 
 
 def within_rules(view: SmoothedView, placed: Owners) -> Owners:
@@ -222,30 +263,32 @@ def _rated(view: SmoothedView, name: str, owners: Owners) -> PlacementCandidate:
     known = {pair: rate for pair, rate in view.flows.items() if pair[0] in owners and pair[1] in owners}
     total = sum(known.values())
     far = sum(rate for (source, target), rate in known.items() if owners[source] != owners[target])
-    counts = Counter(owners.values())
-    capacity = sum(worker.capacity for worker in view.workers)
-    fullest = max(counts[worker.id] / worker.capacity for worker in view.workers)
-    now = view.owners
+    table, numbers = view.owned, view.numbers
+    placed = np.array([numbers[owners[each]] for each in table.owners], np.int64)
+    capacity = np.array([worker.capacity for worker in view.workers])
+    counts = np.bincount(placed, minlength=len(capacity))
+    loads = loads_foreseen(view, replace(table, workers=tuple(numbers), owner=placed))
     return PlacementCandidate(
         name=name,
         owners=owners,
         remote=far / total if total else None,
-        excess=max(0.0, fullest * capacity / len(owners) - 1.0),
-        moves=sum(now[each] != owner for each, owner in owners.items()),
+        uneven=max(0.0, float((counts / capacity).max() * capacity.sum() / len(owners)) - 1.0),
+        fullest=float((np.bincount(placed, loads, len(capacity)) / capacity).max()),
+        moves=int((placed != view.owner_numbers).sum()),
     )
 
 
-def _placed(view: SmoothedView, found: list[PlacementCandidate], first: First) -> Adopted | Planned | None:
+def _placed(
+    view: SmoothedView, found: list[PlacementCandidate], first: First, significant_pp: float
+) -> Adopted | Planned | None:
     """The plan that makes the best candidate, or the one that is configured; an adoption if nothing moves."""
-
-    def cost(each: PlacementCandidate) -> float:
-        return each.excess if first is First.EVEN else each.cost
-
-    wanted = [each for each in found if first is First.AUTO or each.name == first.value] or found
-    best_cost = min(map(cost, wanted))
-    # Nothing moves where the app is as good as it has started.
-    as_started = [each for each in found if not each.moves]
-    best = min((each for each in wanted + as_started if cost(each) <= best_cost + SAME), key=lambda each: each.moves)
+    wanted = [each for each in found if each.name == first.value]
+    if first is First.AUTO:  # while it is unknown what a remote tuple costs, no more of them become remote
+        most = 1.0 if view.remote_costs else (found[0].remote or 0.0) + SAME
+        wanted = [each for each in found if (each.remote or 0.0) <= most]
+    best = min(wanted, key=lambda each: (each.fullest, each.moves), default=found[0])
+    if found[0].is_as_good_as(best, first, significant_pp):  # as started, but for rules
+        best = found[0]
     known = "" if view.flows else "who sends to whom is not known; "
     others = "; ".join(str(each) for each in found if each is not best)
     detail = f"first placement: {known}{best}" + (f" ({others})" if others else "")

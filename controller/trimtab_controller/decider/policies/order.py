@@ -443,7 +443,8 @@ class Policies:
         """What the placement takes over from the reports, or the first plan of an app."""
         present, now, view = self.situation, turn.now, turn.view
         placement = present.execution.placements.get(view.app)
-        placed = self._first.decide(view, placement)
+        noise = present.known.evaluations[view.app].noise or 0.0
+        placed = self._first.decide(view, placement, max(present.settings.min_gain, noise))
         if isinstance(placed, Planned):
             whole = as_a_whole(placed, turn.use)
             if isinstance(whole, Skip):

@@ -83,7 +83,7 @@ class First(StrEnum):
     ADOPT = "adopt"  # as the engine does
     EVEN = "even"
     LF = "lf"
-    AUTO = "auto"  # the best of all three
+    AUTO = "auto"  # the one with the least load on the fullest worker, if that is clearly less than as started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

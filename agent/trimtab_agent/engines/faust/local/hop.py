@@ -76,10 +76,9 @@ class Circles:
     """Which agents feed which through local topics, and which link closes a circle.
 
     This cannot be told when the app is installed or starts.  What an agent reads is declared then, but not what it
-    sends: that is any `send()` in its code and in what it calls.  Sinks are declared, but Faust sends to them without a
-    key, and such events always go by the broker.  So a link is learned at its first send, before anything has waited on
-    it.  Which link of a circle closes it may differ between workers.  Each worker keeps to its choice as long as it
-    runs, so all events of a source topic take the same way there.
+    sends: that is any `send()` in its code and in what it calls.  So a link is learned at its first send, before
+    anything has waited on it.  Which link of a circle closes it may differ between workers.  Each worker keeps to its
+    choice as long as it runs, so all events of a source topic take the same way there.
     """
 
     def __init__(self) -> None:
@@ -204,21 +203,28 @@ class Route:
         self._by_broker = by_broker
         self._open_from: dict[str, bool] = {}
         """Topic of the cause -> whether such an event may be direct: False if the link closes a circle."""
+        self._turn = 0
+        """Number of events that had no place of their own."""
 
     async def send(self, topic: Any, fields: Mapping[str, Any]) -> Sent:
         """Implements `faust.Topic.send()` for this topic; `fields` = its keyword arguments."""
         event, key, partition = current_event(), fields.get("key"), fields.get("partition")
-        if event is None or not self.gates or (key is None and partition is None):
+        if event is None or not self.gates:
             return await self._by_broker(topic, **fields)
         cause, hop = event.message, self._hop
         if cause.acked or BATCHED in event.__dict__ or not self._may_link(cause.tp.topic):
             return await self._by_broker(topic, **fields)
+        anywhere = key is None and partition is None
+        if anywhere:
+            if (partition := self._next_own_partition()) is None:
+                return await self._by_broker(topic, **fields)
+            fields = {**fields, "partition": partition}
         known: Partitions | None = topic.__dict__.get(KEPT)
         if known is None:
             known = topic.__dict__[KEPT] = Partitions(topic)
         get = fields.get
-        plain = partition is None and not (get("schema") or get("key_serializer") or get("value_serializer"))
-        place = known.place(hop.producer, self.name, key) if plain and type(key) is str else None
+        plain = not (get("schema") or get("key_serializer") or get("value_serializer"))
+        place = known.place(hop.producer, self.name, key) if plain and partition is None and type(key) is str else None
         if place is None:
             place = await self._place(topic, key, partition, fields)
         gate = self.gates.get(place[1])
@@ -233,7 +239,7 @@ class Route:
                 return gate.answer if callback is None else await self._answered(topic, gate, callback)
             if not await self._wait_for_room(gate):
                 break
-        if place[0] in gate.keys or not hop.is_flushed(gate.finished_at):
+        if not anywhere and (place[0] in gate.keys or not hop.is_flushed(gate.finished_at)):
             await self._settle(gate, place[0])
         if era != hop.era or hop.cut_off(cause) or hop.is_fenced:
             return self._not_sent(cause)
@@ -258,6 +264,17 @@ class Route:
         return sent  # type: ignore[no-any-return]
 
     # ---- where to
+
+    def _next_own_partition(self) -> int | None:
+        """Where an event with neither key nor partition goes; None if all of this worker's partitions leave.
+
+        They take turns, those first that are open: local stream partitioning (L/F, section 2.1).
+        """
+        for state in (GateState.OPEN, GateState.CLOSED):
+            if own := [partition for partition, gate in self.gates.items() if gate.state is state]:
+                self._turn += 1
+                return own[self._turn % len(own)]
+        return None
 
     def _may_link(self, source: str) -> bool:
         known = self._open_from.get(source)

@@ -132,6 +132,21 @@ def test_what_was_given_up_is_dropped_and_its_cause_is_read_again(consumer: Loca
     assert event.message.cause.topic not in {"numbers"}
 
 
+def test_events_without_a_key_take_turns_among_the_partitions_of_their_worker(consumer: LocalConsumer) -> None:
+    route = consumer.hop.routes["regrouped"]
+    assert route._next_own_partition() is None
+    for tp in (TARGET, OTHER):
+        direct(consumer, tp, b"g")
+    gates = route.gates
+    assert {route._next_own_partition() for _ in range(2)} == {TARGET.partition, OTHER.partition}
+    gates[OTHER.partition].state = GateState.OPEN
+    assert {route._next_own_partition() for _ in range(4)} == {OTHER.partition}
+    gates[OTHER.partition].turn_off()
+    assert {route._next_own_partition() for _ in range(4)} == {TARGET.partition}, "one that leaves gets none"
+    gates[TARGET.partition].turn_off()
+    assert route._next_own_partition() is None
+
+
 class Reader:
     """As much of a stream as is looked at."""
 
