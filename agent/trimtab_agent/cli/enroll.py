@@ -15,7 +15,8 @@ from trimtab_agent.configuration import AgentConfiguration
 from trimtab_process.credential_files import load_or_make_key
 from trimtab_process.kafka_errors import NO_TOPIC_YET, UNKNOWN_TOPIC, error_text
 from trimtab_process.private_files import read_private
-from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, encode_request, proof_of
+from trimtab_protocol.messages.codec import encoded
+from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, proof_of
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
 from trimtab_protocol.settings.kafka import for_librdkafka
 from trimtab_protocol.signing.hosts import HostSigner
@@ -61,7 +62,7 @@ def _send(configuration: AgentConfiguration, key: SigningKey, token: str) -> str
     """Send the request, signed by the new key; why that failed, or None."""
     proof = proof_of(token, configuration.cluster, configuration.host, key.public.raw)
     request = EnrollmentRequest(cluster=configuration.cluster, host=configuration.host, key=key.public.raw, proof=proof)
-    topic, value = Topics(configuration.cluster).acks, encode_request(request)
+    topic, value = Topics(configuration.cluster).acks, encoded(request)
     failures: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:

@@ -37,7 +37,7 @@ from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.leadership.group import Member, members
 from trimtab_controller.loop.events.of_status import worded
 from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State, summary
-from trimtab_protocol.messages.codec import document
+from trimtab_protocol.messages.codec import document, encoded
 from trimtab_protocol.messages.decode import Fault, printable
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import Topics
@@ -56,7 +56,6 @@ from trimtab_protocol.messages.status import (
     RuleStatus,
     SizeStatus,
     Status,
-    encode_status,
 )
 from trimtab_protocol.wording import counted, first_few, time_span
 
@@ -89,7 +88,7 @@ def run_status(args: argparse.Namespace, target: Target) -> int:
     if args.json:
         controllers = None if seen.controllers is None else [asdict(row) for row in seen.controllers]
         wanted = {"controllers": controllers, "wanted": intents_documents(seen.intents, seen.now)}
-        print_json({**summary(seen), **json.loads(encode_status(seen.status)), **wanted})
+        print_json({**summary(seen), **json.loads(encoded(seen.status)), **wanted})
     else:
         show_status(seen, console(), all_nodes=args.all)
     return DONE

@@ -10,8 +10,9 @@ from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.reader import drain, partitions_of, reading, since
 from trimtab_process.kafka_errors import is_transient
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.events import Event, decode_event
+from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.names import Topics
 
 MAX_EVENTS = 20_000
@@ -32,7 +33,7 @@ class Readable:
     def take(self, message: Message) -> Event | None:
         """The event, if it is new."""
         try:
-            event = decode_event(message.value())
+            event = decoded(message.value(), Event)
         except BadMessage:
             self.refused += 1
             return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.codec import Inline, Most, Name, Range, Text, Wire, WrittenAs, decoded, encoded
+from trimtab_protocol.messages.codec import Inline, Most, Name, Range, Text, Wire, WrittenAs
 from trimtab_protocol.messages.decode import MAX_NUMBER
 from trimtab_protocol.messages.intents import MAX_WORKERS
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, OperatorId, WorkerId
@@ -585,13 +585,3 @@ class Status:
 def status_key(*, acting: bool) -> bytes:
     """The record key."""
     return b"controller" if acting else b"dry-run"
-
-
-def encode_status(status: Status) -> bytes:
-    """The message as bytes."""
-    return encoded(status)
-
-
-def decode_status(payload: bytes | None) -> Status:
-    """A status from the wire; raises BadMessage."""
-    return decoded(payload, Status)
