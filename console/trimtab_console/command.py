@@ -24,6 +24,7 @@ from trimtab_console.why import Explainer, TopicsLook
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import write_intents
 from trimtab_process.credential_files import load_trust
+from trimtab_process.exit_codes import BAD_USAGE, DONE, FAILED
 from trimtab_process.logs import fields, log_to_stderr
 from trimtab_process.private_files import read_private
 from trimtab_process.service_manager import ServiceManager
@@ -33,7 +34,6 @@ from trimtab_protocol.signing.keys import BadKey
 
 log = logging.getLogger(__name__)
 
-ENDED, FAILED, BAD_CONFIGURATION = 0, 1, 2
 END_LIMIT_S = 3
 """How long open connections may last when the console ends."""
 WRITE_LIMIT_S = 10.0
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     stopped.set()
     for thread in threads:
         thread.join(END_LIMIT_S)
-    return ENDED if served else FAILED
+    return DONE if served else FAILED
 
 
 def check_tls(tls: ConsoleTls) -> None:
@@ -105,7 +105,7 @@ def _no_password() -> str:
 
 def _refuse(reason: str) -> int:
     print(f"trimtab console: {reason}", file=sys.stderr)
-    return BAD_CONFIGURATION
+    return BAD_USAGE
 
 
 def settings_of(configuration: ConsoleConfiguration, source: Source) -> uvicorn.Config:

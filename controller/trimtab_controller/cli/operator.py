@@ -25,6 +25,7 @@ from trimtab_controller.kafka.events import read_events
 from trimtab_controller.kafka.intents import NotWrittenError
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.seen import most_telling
+from trimtab_process.exit_codes import BAD_USAGE, FAILED
 from trimtab_process.kafka_errors import is_transient
 from trimtab_process.toml_files import BadConfiguration, parse_toml
 from trimtab_protocol.messages.codec import decoded
@@ -37,7 +38,6 @@ from trimtab_protocol.messages.status import Status
 from trimtab_protocol.signing.keys import BadKey
 
 Intents = dict[str, Intent | None]
-DONE, FAILED, BAD_USAGE = 0, 1, 2
 KEPT_S = 30 * 86_400.0
 """How far back events are kept."""
 WRITE_LIMIT_S = 15.0

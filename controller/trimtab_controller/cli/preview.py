@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trimtab_controller.cli.operator import DONE, CommandError, Target, console, new_table, print_json
+from trimtab_controller.cli.operator import CommandError, Target, console, new_table, print_json
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.policies.instance import instance_of
@@ -19,6 +19,7 @@ from trimtab_controller.loop.preview import informed, preview_decision, read_clu
 from trimtab_controller.plan import Plan
 from trimtab_controller.seen import CALM
 from trimtab_models.instances.snapshot import encode_snapshot
+from trimtab_process.exit_codes import DONE
 from trimtab_protocol.wording import counted
 
 

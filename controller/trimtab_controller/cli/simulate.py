@@ -38,8 +38,8 @@ from trimtab_models.simulation.rounds import (
 )
 from trimtab_models.simulation.workloads import InvalidSize, Size, generated, recorded
 from trimtab_models.solving import Deadline, Infeasible, Never, StopRule
+from trimtab_process.exit_codes import BAD_USAGE, DONE, INFEASIBLE
 
-DONE, BAD_INPUT, INFEASIBLE = 0, 2, 3
 DEFAULT_ROUNDS = 20
 KEY_GROUPS_PER_NODE = 20
 LEAST_BUDGET, BUDGET_SHARE = 10, 0.01
@@ -73,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
             runs[name] = played
         _report(args, scene, runs)
     except (BadInput, InvalidSize, BadInstance) as error:
-        return _refuse(str(error), BAD_INPUT)
+        return _refuse(str(error), BAD_USAGE)
     except OSError as error:
-        return _refuse(f"{error.filename}: {error.strerror or error}", BAD_INPUT)
+        return _refuse(f"{error.filename}: {error.strerror or error}", BAD_USAGE)
     return DONE
 
 

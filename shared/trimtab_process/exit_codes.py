@@ -1,0 +1,11 @@
+"""The exit codes of all commands and daemons, of which people, shells and service managers know what they mean."""
+
+DONE, FAILED = 0, 1
+BAD_USAGE = 2
+"""Options, a configuration or an input are wrong, or a package is not installed: it will not help to try again."""
+INFEASIBLE = 3
+"""`trimtab solve` and `simulate`: it is proven that there is no plan."""
+FENCED = 3
+"""The controller: another one has taken its place."""
+INTERRUPTED, CUT_OFF = 130, 141
+"""The codes that shells use for SIGINT and SIGPIPE."""
