@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from trimtab_controller.cli.parsers import DEFAULT_WORKLOAD
-from trimtab_models.instances.reading import BadInstance
-from trimtab_models.instances.snapshot import BalanceInstance, MigrationBudget, parse_snapshot
+from trimtab_models.instances.reading import BadInstance, parsed_instance
+from trimtab_models.instances.snapshot import BalanceInstance, MigrationBudget
 from trimtab_models.simulation.rounds import (
     QUICK,
     THOROUGH,
@@ -141,7 +141,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 def _read(path: Path) -> BalanceInstance:
     try:
-        return parse_snapshot(path.read_bytes())
+        return parsed_instance(path.read_bytes(), BalanceInstance)
     except BadInstance as error:
         raise BadInput(f"{path}: {error}") from error
 
