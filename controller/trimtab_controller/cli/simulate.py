@@ -38,7 +38,7 @@ from trimtab_models.simulation.rounds import (
 )
 from trimtab_models.simulation.workloads import InvalidSize, Size, generated, recorded
 from trimtab_models.solving import Deadline, Infeasible, Never, StopRule
-from trimtab_process.exit_codes import BAD_USAGE, DONE, INFEASIBLE
+from trimtab_process.exit_codes import BAD_USAGE, DONE, INFEASIBLE, refuse
 
 DEFAULT_ROUNDS = 20
 KEY_GROUPS_PER_NODE = 20
@@ -69,13 +69,13 @@ def run(args: argparse.Namespace) -> int:
         for name in dict.fromkeys(args.policies):
             played = _play(args, scene, name)
             if isinstance(played, Infeasible):
-                return _refuse(played.reason, INFEASIBLE)
+                return refuse("trimtab simulate", played.reason, INFEASIBLE)
             runs[name] = played
         _report(args, scene, runs)
     except (BadInput, InvalidSize, BadInstance) as error:
-        return _refuse(str(error), BAD_USAGE)
+        return refuse("trimtab simulate", str(error), BAD_USAGE)
     except OSError as error:
-        return _refuse(f"{error.filename}: {error.strerror or error}", BAD_USAGE)
+        return refuse("trimtab simulate", f"{error.filename}: {error.strerror or error}", BAD_USAGE)
     return DONE
 
 
@@ -156,11 +156,6 @@ def _report(args: argparse.Namespace, scene: Scene, runs: dict[str, Run]) -> Non
             show_comparison(scene.name, args.seed, runs)
     if args.picture is not None:
         draw(f"{scene.name}, seed {args.seed}", runs, args.picture)
-
-
-def _refuse(reason: str, code: int) -> int:
-    print(f"trimtab simulate: {reason}", file=sys.stderr)
-    return code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

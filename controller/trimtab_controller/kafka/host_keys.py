@@ -182,11 +182,7 @@ def revoking(cluster: str, host: HostId, key: KeyId | None, by: str) -> Change:
 
 def sign_again(records: Records, _now: float) -> Sequence[HostKeys]:
     """All records as they are: the controller's present key signs them."""
-    return [*_sorted(records.values())]
-
-
-def _sorted(records: Iterable[HostKeys]) -> list[HostKeys]:
-    return sorted(records, key=lambda record: record.host)
+    return sorted(records.values(), key=lambda record: record.host)
 
 
 def _later(now: float, before: HostKeys | None) -> float:

@@ -295,6 +295,15 @@ def with_keys(default: T, fields: Fields) -> T:
     return cast(T, replace(cast(Any, default), **keys_of(type(default), fields)))
 
 
+def section(default: T, fields: Fields | None) -> T:
+    """The settings of a section all of whose keys are declared; raises BadMessage."""
+    if fields is None:
+        return default
+    found = with_keys(default, fields)
+    fields.done()
+    return found
+
+
 def _may_be_none(kind: Any) -> bool:
     if get_origin(kind) is Annotated:
         return _may_be_none(get_args(kind)[0])
