@@ -240,5 +240,6 @@ def test_moving_an_empty_state_costs_one_byte():
 
 
 def test_texts_and_numbers_stay_as_they_are_written():
-    [node, *_] = instance_in(changed(SNAPSHOT, ["nodes", 0], {"id": "n\n1", "capacity": 1}), BalanceInstance).nodes
-    assert (node.id, type(node.capacity)) == ("n\n1", int)
+    nodes = [*SNAPSHOT["nodes"], {"id": "n\n9", "capacity": 1}]
+    node = instance_in(changed(SNAPSHOT, ["nodes"], nodes), BalanceInstance).nodes[-1]
+    assert (node.id, type(node.capacity)) == ("n\n9", int)

@@ -104,7 +104,7 @@ class SnapshotKeyGroup:
     """Name of the key group."""
     operator: str
     """The operator that it is a part of."""
-    node: Annotated[str | None, Needed(), Text(sys.maxsize, what="a node's id, or null")]
+    node: Annotated[str | None, Needed(), Text(sys.maxsize, what="a node's id, or null", least=0)]
     """Where it is; null: nowhere."""
     load: float
     """Percent of a node of capacity 1."""

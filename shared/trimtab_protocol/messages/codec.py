@@ -415,13 +415,13 @@ def _text(rule: Text, strict: bool = False) -> Decode:
     def decode(found: Any) -> str:
         if type(found) is not str:
             raise _Refusal(Fault.TYPE, found, what if strict else "a string")
-        if strict:
-            return found
         if not least <= len(found) <= most:
             raise _Refusal(Fault.RANGE, f"{len(found)} characters", f"{least} to {most} characters")
         if matches is not None:
             if not matches(found):
                 raise _Refusal(Fault.RANGE, found, what)
+            return found
+        if strict:
             return found
         if not found.isascii() and any("\ud800" <= each <= "\udfff" for each in found):
             raise _Refusal(Fault.RANGE, found, "text without lone surrogates")
