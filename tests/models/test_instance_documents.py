@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from trimtab_models.instances.topology import Topology
 from trimtab_models.sizing.problem import problem_of
 from trimtab_protocol.messages.codec import document as written
 
-DOCUMENTS = {
+DOCUMENTS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "scheduling": (SCHEDULING, partial(instance_in, kind=SchedulingInstance)),
     "snapshot": (SNAPSHOT, partial(instance_in, kind=BalanceInstance)),
     "sizing": (SIZING, lambda document: problem_of(instance_in(document, SizingInstance))),

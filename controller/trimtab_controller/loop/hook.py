@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
@@ -50,10 +50,13 @@ class _Running:
 class Hook:
     """Runs the command line of the app's settings; calls while it runs wait for their turn.  `poll` never blocks."""
 
-    def __init__(self, settings: ScalingSettings, *, limit_s: float = LIMIT_S) -> None:
+    def __init__(
+        self, settings: ScalingSettings, clock: Callable[[], float] = time.monotonic, *, limit_s: float = LIMIT_S
+    ) -> None:
         """`limit_s`: after so long a run is ended."""
         self._settings = settings
         self._limit_s = limit_s
+        self._clock = clock
         self._waiting: deque[tuple[AppId, Mapping[str, str]]] = deque()
         self._running: _Running | None = None
 
@@ -69,7 +72,7 @@ class Hook:
         # Not reaped yet: until then nobody else has its process group.
         ended = os.waitid(os.P_PID, running.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         too_long = os.fstat(running.output.fileno()).st_size > MAX_OUTPUT_BYTES
-        if not ended and not too_long and time.monotonic() < running.until:
+        if not ended and not too_long and self._clock() < running.until:
             return None
         self._running = None
         self._kill(running)  # also what a finished program has left behind
@@ -107,7 +110,7 @@ class Hook:
             output.close()
             return self._failed(app, f"it cannot be started: {getattr(error, 'strerror', None) or error}")
         log.info("running the hook for %s: %s", app, values.get("TRIMTAB_REASON", ""))
-        self._running = _Running(app, process, output, time.monotonic() + self._limit_s)
+        self._running = _Running(app, process, output, self._clock() + self._limit_s)
         return None
 
     @staticmethod
