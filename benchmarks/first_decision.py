@@ -33,7 +33,8 @@ import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.reports import host_report, running_worker
-from trimtab_protocol.messages.commands import Ack, CommandKind, Phase, Refusal, decode_command, encode_ack
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
 from trimtab_protocol.messages.report import KeyGroupSample
 from trimtab_sandbox.broker import Broker, Topic
@@ -105,9 +106,9 @@ class Fleet:
     def _refuse(self) -> None:
         """Refuse whatever is to be prepared, so that nothing moves."""
         for message in self._consumer.consume(100, timeout=0):
-            if message.error() is None and (command := decode_command(message.value())).kind is CommandKind.PREPARE:
+            if message.error() is None and (command := decoded(message.value(), Command)).kind is CommandKind.PREPARE:
                 ack = Ack.to(command, Phase.REFUSED, at=time.time(), refusal=Refusal.GUARD)
-                self._producer.produce(Topics(CLUSTER).acks, encode_ack(ack), command.host)
+                self._producer.produce(Topics(CLUSTER).acks, encoded(ack), command.host)
 
 
 def report(host: int, at_ms: int, *, skewed: bool) -> bytes:

@@ -3,16 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import (
-    Basis,
-    HostSample,
-    KeyGroupSample,
-    Report,
-    WorkerSample,
-    WorkerState,
-    encode_report,
-)
+from trimtab_protocol.messages.report import Basis, HostSample, KeyGroupSample, Report, WorkerSample, WorkerState
 
 
 def busy_key_groups(
@@ -54,7 +47,7 @@ def host_report(
 ) -> bytes:  # fmt: skip
     """The report of a host of two cores that uses `cpu_s` and sends and receives `link_bytes`."""
     sample = HostSample(cpu_s=cpu_s, cores=2.0, basis=Basis.CGROUP, received_bytes=link_bytes, sent_bytes=link_bytes)
-    return encode_report(
+    return encoded(
         Report(
             cluster=cluster,
             host=HostId(f"h{host}"),

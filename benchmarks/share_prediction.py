@@ -17,8 +17,9 @@ from confluent_kafka import Consumer, TopicPartition
 from benchmarks.plugin_overhead import KEY_GROUPS, one_worker
 from flights.dataset import read_flights
 from flights.producer import FlightProducer
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.names import topic_settings
-from trimtab_protocol.messages.report import Report, decode_report
+from trimtab_protocol.messages.report import Report
 from trimtab_sandbox.cluster import SandboxCluster
 
 SETTLE_S = 2.0
@@ -61,7 +62,7 @@ def read_reports(cluster: SandboxCluster) -> list[Report]:
     reports: list[Report] = []
     while not any(report.at_ms > now_ms for report in reports):
         messages = consumer.consume(1000, timeout=3.0)
-        reports += [decode_report(message.value()) for message in messages if not message.error()]
+        reports += [decoded(message.value(), Report) for message in messages if not message.error()]
     consumer.close()
     return reports
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from trimtab_process.private_files import read_private
 from trimtab_process.toml_files import read_toml
-from trimtab_protocol.messages.codec import Name, Range, with_keys
+from trimtab_protocol.messages.codec import Name, Range, section
 from trimtab_protocol.messages.decode import MAX_NUMBER, BadMessage, Fault, Fields, step
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import MAX_SPEED
@@ -130,9 +130,9 @@ def read_configuration(document: Mapping[str, Any]) -> AgentConfiguration:
         state_dir=read_path(agent, "state_dir"),
         socket=_read_socket(agent),
         kafka=read_kafka(kafka, read_private),
-        machine=_read(HostConfiguration(), host),
+        machine=section(HostConfiguration(), host),
         workers=workers or {},
-        guard=_read(GuardConfiguration(), guard),
+        guard=section(GuardConfiguration(), guard),
         max_crashes=MAX_CRASHES if max_crashes is None else max_crashes,
         metrics=read_listen(metrics) if metrics else None,
         trust=_read_file(trust, "file") if trust else None,
@@ -149,15 +149,6 @@ def _read_socket(agent: Fields) -> Path:
         limit = f"a path of at most {MAX_SOCKET_PATH_BYTES} bytes (the limit of Unix sockets)"
         raise BadMessage(Fault.RANGE, agent.at("socket"), f"{length} bytes: {path}", limit)
     return path
-
-
-def _read(default: T, section: Fields | None) -> T:
-    """A section whose keys are all declared."""
-    if section is None:
-        return default
-    found = with_keys(default, section)
-    section.done()
-    return found
 
 
 def _read_workers(fields: Fields, name: str) -> dict[WorkerId, WorkerConfiguration]:

@@ -38,7 +38,8 @@ from trimtab_process.logs import fields
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_process.service_manager import ServiceManager
 from trimtab_process.trust_file import TrustFile
-from trimtab_protocol.messages.commands import Ack, encode_ack
+from trimtab_protocol.messages.codec import encoded
+from trimtab_protocol.messages.commands import Ack
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.local import PROTOCOL, Hello, Statistics, Welcome
 from trimtab_protocol.messages.names import THE_PARTITION, Topics, WorkerId
@@ -221,7 +222,7 @@ class Agent:
         self._send(self._topics.reports, payload, done, None)
 
     def _produce_ack(self, ack: Ack, done: Callable[[str | None], None]) -> None:
-        self._send(self._topics.acks, encode_ack(ack), done, THE_PARTITION)
+        self._send(self._topics.acks, encoded(ack), done, THE_PARTITION)
 
     def _send(self, topic: str, payload: bytes, done: Callable[[str | None], None], partition: int | None) -> None:
         headers = [] if self._signer is None else [self._signer.sign(topic, payload)]

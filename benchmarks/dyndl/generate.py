@@ -59,7 +59,7 @@ def _ids(prefix: str, count: int) -> list[str]:
 
 
 def encode_scheduling(instance: SchedulingInstance) -> dict[str, Any]:
-    """The document of `instance`, the inverse of `decode_scheduling`."""
+    """The document of `instance`, with all its keys."""
     return {
         "version": 1,
         "servers": [

@@ -15,7 +15,6 @@ import numpy as np
 
 from benchmarks.papers.row import Missing, Row
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, NodeLevel, ResourceDemands, level_of, match
-from trimtab_models.instances.reading import check_number
 from trimtab_models.solving import Never, StopRule
 
 NODES, OPERATORS, RATES, SEEDS = 10, 20, (200, 600, 1_200), 10
@@ -30,10 +29,6 @@ class WorkerNode:
     cpu_pct: float
     bandwidth_pct: float
 
-    def __post_init__(self) -> None:
-        check_number(".cpu_pct", self.cpu_pct)
-        check_number(".bandwidth_pct", self.bandwidth_pct)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOperator:
@@ -44,11 +39,6 @@ class QueryOperator:
     bandwidth_pct: float
     input_rate: float
     service_rate: float
-
-    def __post_init__(self) -> None:
-        for name in ("cpu_pct", "bandwidth_pct", "input_rate"):
-            check_number(f".{name}", getattr(self, name))
-        check_number(".service_rate", self.service_rate, positive=True)
 
     @property
     def ratio(self) -> float:

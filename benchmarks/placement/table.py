@@ -25,7 +25,7 @@ import numpy as np
 from trimtab_models.balance.problem import BalanceProblem
 from trimtab_models.elastic.solve import ElasticResult, utilisation
 from trimtab_models.elastic.solve import solve as solve_elastic
-from trimtab_models.instances.sizing import CostedOperator, Machine, SizingInstance
+from trimtab_models.instances.sizing import CostedOperator, Machine, SizingInstance, UnkeyedEdge
 from trimtab_models.instances.topology import Edge, ParallelOperator, Slot, Topology
 from trimtab_models.placement import Job, PlacementParams, PlacementResult, Scheduler, job_of
 from trimtab_models.placement import solve as place
@@ -111,7 +111,7 @@ def random_job(random: np.random.Generator, operators: int, machines: int, limit
             machines=tuple(Machine(id=f"m{at}", type=type_) for at, type_ in enumerate(types)),
             source_rate=1e-3,
             operators=costed,
-            edges=tuple(Edge(source=f"o{at}", target=f"o{at + 1}") for at in range(operators - 1)),
+            edges=tuple(UnkeyedEdge(source=f"o{at}", target=f"o{at + 1}") for at in range(operators - 1)),
             max_instances=limit,
         )
     )
@@ -196,7 +196,7 @@ def scenarios() -> Iterator[tuple[str, str, SizingProblem]]:
             machines=tuple(Machine(id=f"m{at}", type=type_) for at, type_ in enumerate(types)),
             source_rate=1e-3,
             operators=operators,
-            edges=tuple(Edge(source=f"o{source}", target=f"o{target}") for source, target in edges),
+            edges=tuple(UnkeyedEdge(source=f"o{source}", target=f"o{target}") for source, target in edges),
         )
         yield name, scenario, problem_of(instance)
 

@@ -22,8 +22,9 @@ from trimtab_controller.decider.memory.standbys import ROUND
 from trimtab_controller.decider.window.owned import Owned
 from trimtab_controller.decider.window.view import PlannableView, Worker
 from trimtab_controller.execution.state import placement_of
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
-from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Child, Processes
 
@@ -223,7 +224,7 @@ class Rig:
 
     def _publish(self, placement: Placement) -> None:
         producer = Producer({"bootstrap.servers": self._broker.address})
-        producer.produce(Topics(CLUSTER).placement, key=APP, value=encode_placement(placement))
+        producer.produce(Topics(CLUSTER).placement, key=APP, value=encoded(placement))
         assert producer.flush(20) == 0
 
     def _send(self) -> None:

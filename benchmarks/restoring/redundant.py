@@ -40,10 +40,11 @@ from trimtab_controller.decider.memory import standby_choice
 from trimtab_controller.execution import machine, restore_costs
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.follower import Follower
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.names import KeyGroup, WorkerId, topic_settings
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import decode_record
-from trimtab_protocol.messages.report import WorkerSample, WorkerState, decode_report
+from trimtab_protocol.messages.report import Report, WorkerSample, WorkerState
 from trimtab_protocol.messages.status import DecisionStatus, Status
 from trimtab_protocol.settings.kafka import KafkaSettings
 from trimtab_sandbox.broker import Topic
@@ -93,7 +94,7 @@ class Cluster:
                     self._placed.take(decode_record(message.key(), message.value()))
                     self._placed.settle()
                 continue
-            report = decode_report(message.value())
+            report = decoded(message.value(), Report)
             for row in report.workers:
                 owned = frozenset(each.key_group for each in report.key_groups if each.worker == row.worker)
                 self.said[row.worker] = report.at_ms / 1000.0, row, owned

@@ -24,6 +24,7 @@ from trimtab_console.why import Explainer, TopicsLook
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import write_intents
 from trimtab_process.credential_files import load_trust
+from trimtab_process.exit_codes import BAD_USAGE, DONE, FAILED, refuse
 from trimtab_process.logs import fields, log_to_stderr
 from trimtab_process.private_files import read_private
 from trimtab_process.service_manager import ServiceManager
@@ -33,7 +34,6 @@ from trimtab_protocol.signing.keys import BadKey
 
 log = logging.getLogger(__name__)
 
-ENDED, FAILED, BAD_CONFIGURATION = 0, 1, 2
 END_LIMIT_S = 3
 """How long open connections may last when the console ends."""
 WRITE_LIMIT_S = 10.0
@@ -45,7 +45,7 @@ NOTIFY_S = 1
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal; the exit code."""
     if args.config is None:
-        return _refuse("name the configuration: --config console.toml")
+        return refuse("trimtab console", "name the configuration: --config console.toml", BAD_USAGE)
     try:
         configuration = load(args.config)
         trusted = load_trust(configuration.trust_file) if configuration.trust_file else None
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         if configuration.tls is not None:
             check_tls(configuration.tls)
     except (BadConfiguration, BadKey) as error:
-        return _refuse(str(error))
+        return refuse("trimtab console", str(error), BAD_USAGE)
     log_to_stderr()
     stopped, topics, connection = (
         threading.Event(),
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     stopped.set()
     for thread in threads:
         thread.join(END_LIMIT_S)
-    return ENDED if served else FAILED
+    return DONE if served else FAILED
 
 
 def check_tls(tls: ConsoleTls) -> None:
@@ -101,11 +101,6 @@ def check_tls(tls: ConsoleTls) -> None:
 def _no_password() -> str:
     """Else OpenSSL would ask for one on the terminal."""
     return ""
-
-
-def _refuse(reason: str) -> int:
-    print(f"trimtab console: {reason}", file=sys.stderr)
-    return BAD_CONFIGURATION
 
 
 def settings_of(configuration: ConsoleConfiguration, source: Source) -> uvicorn.Config:

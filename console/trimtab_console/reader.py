@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from trimtab_console.events import MAX_EVENTS
 from trimtab_console.watch import Watch
 from trimtab_controller.kafka.connection import Connection, pause
 from trimtab_controller.kafka.events import newest_events
@@ -44,7 +43,7 @@ def newest_windows(messages: Sequence[Message], snapshots: str) -> Iterator[Mess
 def places_of_events(consumer: Consumer, topics: Topics) -> list[TopicPartition]:
     """Where to read events; empty where there is no such topic, or it may not be read."""
     try:
-        return newest_events(consumer, topics.events, MAX_EVENTS)
+        return newest_events(consumer, topics.events)
     except ReadError as error:
         log.info("no events are shown: %s", error)
         return []

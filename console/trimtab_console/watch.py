@@ -18,13 +18,14 @@ from trimtab_controller.leadership.group import Member
 from trimtab_controller.loop.inbox import MAX_INTENTS, Inbox
 from trimtab_controller.seen import Seen, most_telling
 from trimtab_protocol.console_documents import Point
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_protocol.messages.status import Status, decode_status, status_key
+from trimtab_protocol.messages.status import Status, status_key
 from trimtab_protocol.signing.keys import TrustedKeys
 
 STATUS_KEYS = frozenset({status_key(acting=True), status_key(acting=False)})
@@ -143,7 +144,7 @@ class Watch:
             self._change(statuses=MappingProxyType(statuses))
             return
         try:
-            status = decode_status(message.value())
+            status = decoded(message.value(), Status)
         except BadMessage as error:
             self._rejected[f"{message.topic()}.{error.fault}"] += 1
             self._change(rejected=self._counts())

@@ -15,7 +15,7 @@ from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings, read_checking, read_stream_settings
 from trimtab_process.private_files import read_private
 from trimtab_process.toml_files import read_toml
-from trimtab_protocol.messages.codec import with_keys
+from trimtab_protocol.messages.codec import section, with_keys
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.messages.rules import Rule
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
@@ -69,7 +69,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     stream = read_stream_settings(fields.take("stream") or {}, "stream")
     balance, needs = _read_balance(_section(fields, "balance"), stream)
     execution = replace(
-        _read(ExecutionLimits(), _section(fields, "execution")),
+        section(ExecutionLimits(), _section(fields, "execution")),
         disruption=read_disruption(_section(fields, "disruption")),
     )
     signing = fields.optional("signing", fields.fields)
@@ -89,7 +89,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         signing=None if signing is None else _read_signing(signing),
         host_signatures=checking,
         rules=read_rules(fields),
-        forecast=_read(ForecastSettings(), _section(fields, "forecast")),
+        forecast=section(ForecastSettings(), _section(fields, "forecast")),
     )
     controller.done()
     fields.done()
@@ -102,22 +102,14 @@ def _section(fields: Fields, name: str) -> Fields:
 
 def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, Requirements]:
     settings = with_keys(Settings(), fields)
-    needs = with_keys(Requirements(max_age_s=MISSED_WINDOWS * stream.window_s + stream.watermark_s), fields)
-    fields.done()
-    return settings, needs
+    needs = Requirements(max_age_s=MISSED_WINDOWS * stream.window_s + stream.watermark_s)
+    return settings, section(needs, fields)
 
 
 def _read_placement(fields: Fields) -> First:
     first = _or(First.ADOPT, fields, "first", lambda name: fields.choice(name, First))
     fields.done()
     return first
-
-
-def _read(default: T, fields: Fields) -> T:
-    """A section whose keys are all declared."""
-    settings = with_keys(default, fields)
-    fields.done()
-    return settings
 
 
 def _or(default: T, fields: Fields, name: str, read: Callable[[str], T]) -> T:

@@ -9,9 +9,10 @@ from flights.readback import read_topic
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.follower import Follower
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_protocol.messages.status import RoundStatus, Status, decode_status, status_key
+from trimtab_protocol.messages.status import RoundStatus, Status, status_key
 from trimtab_protocol.settings.kafka import KafkaSettings
 
 
@@ -28,7 +29,7 @@ class StatusWatch:
         """The newest status; None before the first."""
         for message in self._follower.consume(100, 0.05):
             if message.error() is None and message.key() == status_key(acting=True):
-                self.last = decode_status(message.value())
+                self.last = decoded(message.value(), Status)
                 self.rounds.update({row.plan: row for row in self.last.rounds})
         return self.last
 

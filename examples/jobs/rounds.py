@@ -21,7 +21,8 @@ from jobs.outcome import Scale, add_scale, scale_of
 from jobs.run import JobRun
 from jobs.windows import WINDOWS, cpu_of, deviations, keep, load_distance
 from trimtab_controller.replay.outcome import Tally, count_events
-from trimtab_protocol.messages.events import Event, decode_event
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_sandbox.cpu import Part
@@ -97,7 +98,7 @@ def played(run: JobRun, variant: Variant) -> Course:
         run.until(lambda: not run.in_flight(), 60.0, "no plan in flight")
     sent = run.end()
     rows = read_topic(run.cluster.broker.address, run.cluster.topics.events)
-    events = [decode_event(row.value) for row in rows if row.value]
+    events = [decoded(row.value, Event) for row in rows if row.value]
     tally = Tally()
     count_events(tally, AppId(run.job.name), events)
     return Course(

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jobs.outcome import Step
-from trimtab_protocol.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.snapshot import Snapshot, encode_snapshot
 from trimtab_protocol.messages.status import Status
 
 WINDOWS = "windows"
@@ -20,7 +21,7 @@ def keep(windows: Iterable[Snapshot], folder: Path) -> None:
 
 def kept(folder: Path) -> list[Snapshot]:
     """The windows that `keep` has written, oldest first."""
-    return [decode_snapshot(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+    return [decoded(path.read_bytes(), Snapshot) for path in sorted(folder.glob("*.json"))]
 
 
 def step_of(status: Status, at_s: float, rounds: int) -> Step | None:

@@ -26,10 +26,12 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from trimtab_models.instances.topology import Slot, Topology, parse_topology, topological_order
+from trimtab_models.instances.reading import parsed_instance
+from trimtab_models.instances.topology import Slot, Topology, topological_order
 from trimtab_models.solving import Infeasible, PlanDocument, PlanStatus, SolveMethod, StopRule
 
 FAR = 40
@@ -357,7 +359,13 @@ def _method(scheduler: Scheduler) -> SolveMethod:
             return result
         return PlanDocument(document=encode_placement(job, result, method=scheduler.value))
 
-    return SolveMethod(read=parse_topology, solve=planned, text=TEXTS[scheduler], result=PLACEMENT_RESULT, timed=False)
+    return SolveMethod(
+        read=partial(parsed_instance, kind=Topology),
+        solve=planned,
+        text=TEXTS[scheduler],
+        result=PLACEMENT_RESULT,
+        timed=False,
+    )
 
 
 METHODS: Mapping[str, SolveMethod] = {scheduler.value: _method(scheduler) for scheduler in TEXTS}

@@ -7,15 +7,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer
-from trimtab_protocol.settings.paths import read_path
+from trimtab_protocol.messages.codec import FILE, Name, Range, Text, Wire, WrittenAs, converted, document
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.settings.paths import MAX_PATH
 from trimtab_sandbox.configuration import shutdown_order
 from trimtab_sandbox.marks import bound, end_marked, marked, marked_workers, signal_process
 from trimtab_sandbox.processes import STOP_LIMIT_S, LeftOver
 
 VERSION = 1
-MAX_PROCESSES = 10_000
 SOCKETS_PREFIX = "trimtab-"
 """Prefix of the temporary folder for sockets (see `make_socket_folder`)."""
 
@@ -24,39 +25,39 @@ class StateError(Exception):
     """The record of a sandbox is damaged."""
 
 
+def _read_path(text: str) -> Path:
+    if not text.isprintable():
+        raise BadMessage(Fault.RANGE, "", "a text of several lines, or unprintable", "a path")
+    return Path(text)
+
+
+RecordedPath = Annotated[Path, WrittenAs(Annotated[str, Text(MAX_PATH)], str, _read_path)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedProcess:
     """One process of the sandbox."""
 
-    pid: int
-    log: Path
+    pid: Annotated[int, Range(1, 2**31 - 1)]
+    log: RecordedPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxState:
     """The record, kept as `state.json` in the sandbox's folder."""
 
-    cluster: str
-    mark: str
-    bootstrap_servers: str
-    sockets: Path
-    processes: Mapping[str, StartedProcess]
-    ports: Mapping[str, tuple[int, ...]]
+    WIRE: ClassVar = Wire(version=VERSION, version_key="version")
+
+    cluster: Name
+    mark: Annotated[str, Text(1000)]
+    bootstrap_servers: Annotated[str, Text(1000)]
+    sockets: RecordedPath
+    processes: Mapping[Name, StartedProcess]
+    ports: Mapping[Name, tuple[Annotated[int, Range(0, 65_535)], ...]]
 
     def save(self, folder: Path) -> None:
         """Write the record."""
-        record = {
-            "version": VERSION,
-            "cluster": self.cluster,
-            "mark": self.mark,
-            "bootstrap_servers": self.bootstrap_servers,
-            "sockets": str(self.sockets),
-            "processes": {
-                name: {"pid": started.pid, "log": str(started.log)} for name, started in self.processes.items()
-            },
-            "ports": {name: list(ports) for name, ports in self.ports.items()},
-        }
-        _path(folder).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        _path(folder).write_text(json.dumps(document(self), indent=1) + "\n", encoding="utf-8")
 
     def alive(self) -> dict[str, bool]:
         """Process name -> whether it runs."""
@@ -93,46 +94,21 @@ class SandboxState:
 
 
 def load_state(folder: Path) -> SandboxState | None:
-    """The record in the folder; None if there is none.  Raises StateError if it is damaged."""
+    """The record in the folder; None if there is none.  Raises StateError if it is damaged.
+
+    Strict, because processes and a folder are removed by it.
+    """
     folder = folder.resolve()
     path = _path(folder)
     if not path.exists():
         return None
     try:
-        return _read(Fields(json.loads(path.read_text(encoding="utf-8")), ""), folder)
+        state = converted(json.loads(path.read_text(encoding="utf-8")), SandboxState, defaults=FILE)
+        if state.sockets.resolve() != folder / "sockets" and not state.sockets.name.startswith(SOCKETS_PREFIX):
+            raise BadMessage(Fault.RANGE, "sockets", str(state.sockets), "a folder that a sandbox has made")
     except (ValueError, RecursionError) as error:
         raise StateError(f"{path} is no record of a sandbox: {error}") from error
-
-
-def _read(fields: Fields, folder: Path) -> SandboxState:
-    """The record in a resolved folder.  Strict, because processes and a folder are removed by it."""
-    fields.integer("version", low=VERSION, high=VERSION)
-    state = SandboxState(
-        cluster=fields.name("cluster"),
-        mark=fields.text("mark"),
-        bootstrap_servers=fields.text("bootstrap_servers"),
-        sockets=read_path(fields, "sockets"),
-        processes={
-            name: _read_process(Fields(row, at)) for name, at, row in fields.members("processes", limit=MAX_PROCESSES)
-        },
-        ports={name: _read_ports(row, at) for name, at, row in fields.members("ports", limit=MAX_PROCESSES)},
-    )
-    fields.done()
-    if state.sockets.resolve() != folder / "sockets" and not state.sockets.name.startswith(SOCKETS_PREFIX):
-        raise BadMessage(Fault.RANGE, "sockets", str(state.sockets), "a folder that a sandbox has made")
     return state
-
-
-def _read_process(fields: Fields) -> StartedProcess:
-    started = StartedProcess(pid=fields.integer("pid", low=1, high=2**31 - 1), log=read_path(fields, "log"))
-    fields.done()
-    return started
-
-
-def _read_ports(row: object, path: str) -> tuple[int, ...]:
-    if not isinstance(row, list):
-        raise BadMessage(Fault.TYPE, path, row, "an array of ports")
-    return tuple(check_integer(port, path, 0, 65_535) for port in row)
 
 
 def forget_state(folder: Path) -> None:

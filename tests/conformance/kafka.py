@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.names import AppId, Topics, topic_settings
-from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import SigningKey
 
@@ -56,10 +57,10 @@ class PlayedController:
     def place(self, placement: Placement, *, signed_as: Placement | None = None, sign: bool = True) -> None:
         """Publish a placement, with its signature; `signed_as`: with the signature of another one."""
         key = self._names.app.encode()
-        covered = encode_placement(signed_as or placement)
+        covered = encoded(signed_as or placement)
         envelope = Envelope(topic=self._topics.placement, key=key, value=covered)
         headers = [self.key.sign(envelope)] if sign else []
-        self._write(self._topics.placement, 0, key, encode_placement(placement), headers)
+        self._write(self._topics.placement, 0, key, encoded(placement), headers)
 
     def write_placement(self, value: bytes, *, key: bytes | None = None) -> None:
         """Publish any bytes, signed."""

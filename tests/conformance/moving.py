@@ -4,8 +4,9 @@ import asyncio
 import time
 
 from tests.conformance.bench import LIMIT_S, W0, W1, Bench, expect
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal
-from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, decode_handover
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.names import WorkerId
 
 
@@ -127,7 +128,7 @@ async def not_taken(bench: Bench) -> None:
 async def records(bench: Bench) -> list[HandoverRecord]:
     """The hand-over records of this app, without those that the test itself has written."""
     found = await asyncio.to_thread(bench.kafka.handovers)
-    return [decode_handover(message.value()) for message in found if _is_of_workers(message.value())]
+    return [decoded(message.value(), HandoverRecord) for message in found if _is_of_workers(message.value())]
 
 
 def _is_of_workers(value: bytes) -> bool:

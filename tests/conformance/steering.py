@@ -5,10 +5,10 @@ import dataclasses
 from collections.abc import Callable
 
 from tests.conformance.bench import PARTITIONS, W0, W1, WORKERS, Bench, expect
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
-from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, encode_handover
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.placement import encode_placement
 from trimtab_protocol.messages.placement_parts import records_of
 
 
@@ -80,14 +80,14 @@ async def refused_records(bench: Bench) -> None:
         ("wrong_signature", lambda: controller.place(wrong, signed_as=foreign)),
         ("old_epoch", lambda: controller.place(bench.placement(swapped, Epoch(0, 1)))),
         ("malformed", lambda: controller.write_placement(b"{")),
-        ("wrong_version", lambda: controller.write_placement(encode_placement(wrong).replace(b'"v":1', b'"v":99'))),
+        ("wrong_version", lambda: controller.write_placement(encoded(wrong).replace(b'"v":1', b'"v":99'))),
         ("other_cluster", lambda: controller.place(foreign)),
         ("missing_field", lambda: controller.write_handover(b'{"v":1}')),
-        ("other_cluster", lambda: controller.write_handover(encode_handover(record))),
+        ("other_cluster", lambda: controller.write_handover(encoded(record))),
     ]
     for reason, write in cases:
         await _expect_one_more(bench, reason, write)
-    await asyncio.to_thread(controller.write_placement, encode_placement(wrong), key=b"another-app")
+    await asyncio.to_thread(controller.write_placement, encoded(wrong), key=b"another-app")
     await bench.settled()
     found = await bench.fresh(W0)
     expect(found.epoch == bench.epoch, f"epoch {found.epoch}, expected {bench.epoch}")

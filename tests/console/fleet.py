@@ -16,11 +16,11 @@ from trimtab_controller.execution.journal import JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Handover, Round
 from trimtab_controller.kafka.chunks import split
 from trimtab_controller.leadership.group import Member
-from trimtab_protocol.messages.intents import Drain, encode_intent
+from trimtab_protocol.messages.codec import encoded
+from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement
-from trimtab_protocol.messages.placement_parts import encode_record
 from trimtab_protocol.messages.report import Basis, WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, PairWindow, Snapshot
@@ -40,7 +40,6 @@ from trimtab_protocol.messages.status import (
     RuleStatus,
     SizeStatus,
     Status,
-    encode_status,
     status_key,
 )
 
@@ -304,17 +303,17 @@ class Fleet:
         return [
             status_record(self.status()),
             *(Record(TOPICS.snapshots, b"prod", each.payload, each.headers) for each in split(self.snapshot())),
-            Record(TOPICS.intents, intent.key.encode(), encode_intent(intent)),
+            Record(TOPICS.intents, intent.key.encode(), encoded(intent)),
             Record(TOPICS.journal, JOURNAL_KEY, encode_entry(self.journal())),
         ]
 
 
 def status_record(status: Status) -> Record:
-    return Record(TOPICS.status, status_key(acting=status.acting), encode_status(status))
+    return Record(TOPICS.status, status_key(acting=status.acting), encoded(status))
 
 
 def placement_record(placement: Placement) -> Record:
-    return Record(TOPICS.placement, placement.app.encode(), encode_record(placement))
+    return Record(TOPICS.placement, placement.app.encode(), encoded(placement))
 
 
 def watching(fleet: Fleet, windows: int = 0) -> Watch:

@@ -27,7 +27,8 @@ from trimtab_console.watch import Watch
 from trimtab_console.why import Explainer
 from trimtab_controller.intents.change import Record as Written
 from trimtab_controller.kafka.intents import NotWrittenError
-from trimtab_protocol.messages.intents import TakenBack, encode_intent
+from trimtab_protocol.messages.codec import encoded
+from trimtab_protocol.messages.intents import TakenBack
 from trimtab_sandbox.broker import free_ports
 
 FLEET = Fleet(workers=4, key_groups=64)
@@ -75,7 +76,7 @@ class Topic:
             raise NotWrittenError(self.fault)
         for key, intent in records:
             self.written.append((key, intent))
-            value = None if intent is None or isinstance(intent, TakenBack) else encode_intent(intent)
+            value = None if intent is None or isinstance(intent, TakenBack) else encoded(intent)
             self.watch.take(Record(TOPICS.intents, key.encode(), value, of_offset=len(self.written)))
         return len(self.written)
 

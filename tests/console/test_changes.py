@@ -19,7 +19,8 @@ from trimtab_console import desk as desk_module
 from trimtab_console.desk import KEPT_S, MAX_KEPT, AnotherRequest, Desk, Once, StillRunning
 from trimtab_console.guard import MAX_BODY, MAX_LONG_BODY
 from trimtab_controller.decider.window.view import SmoothedView
-from trimtab_protocol.messages.intents import MAX_MOVES, Drain, Intent, MoveKeyGroups, Pause, TakenBack, encode_intent
+from trimtab_protocol.messages.codec import encoded
+from trimtab_protocol.messages.intents import MAX_MOVES, Drain, Intent, MoveKeyGroups, Pause, TakenBack
 from trimtab_protocol.messages.names import OperatorId
 from trimtab_protocol.messages.status import HoldStatus
 
@@ -51,7 +52,7 @@ def test_a_change_is_written_once_in_the_name_of_its_token(setup: Setup, caplog:
 
 def test_a_dry_run_tells_and_writes_nothing(setup: Setup) -> None:
     pause = Pause(by="bob", at=NOW, reason="lunch")
-    setup.watch.take(Record(TOPICS.intents, pause.key.encode(), encode_intent(pause)))
+    setup.watch.take(Record(TOPICS.intents, pause.key.encode(), encoded(pause)))
     response = setup.ask("drain", {"worker": "orders-1", "dry_run": True})
     assert response.json()["caveats"] == ["but the controller is paused: the drain starts after `trimtab resume`"]
     assert (response.json()["written"], setup.topic.written) == (False, [])

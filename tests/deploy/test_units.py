@@ -11,13 +11,11 @@ import pytest
 
 from tests.paths import ROOT
 from tests.programs import program
-from trimtab_agent.cli import BAD_CONFIGURATION, agent_parser
-from trimtab_console.command import BAD_CONFIGURATION as BAD_CONSOLE_CONFIGURATION
+from trimtab_agent.cli import agent_parser
 from trimtab_controller.cli import parser_for
-from trimtab_controller.cli.controller import BAD_CONFIGURATION as BAD_CONTROLLER_CONFIGURATION
-from trimtab_controller.cli.controlling import FENCED
 from trimtab_controller.cli.shipped import UNIT_BIN
 from trimtab_controller.loop.health import STUCK_S
+from trimtab_process.exit_codes import BAD_USAGE, FENCED
 
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 MOST_EXPOSED = 2.0
@@ -87,9 +85,9 @@ def test_a_daemon_that_cannot_run_is_not_started_again_and_again() -> None:
         settings(ROOT / f"deploy/systemd/trimtab-{name}.service") for name in ("agent", "controller", "console")
     )
     assert {each["Restart"] for each in (agent, controller, console)} == {"always"}
-    assert console["RestartPreventExitStatus"] == f"{BAD_CONSOLE_CONFIGURATION}"
-    assert agent["RestartPreventExitStatus"] == f"{BAD_CONFIGURATION}"
-    assert controller["RestartPreventExitStatus"] == f"{BAD_CONTROLLER_CONFIGURATION} {FENCED}"
+    assert console["RestartPreventExitStatus"] == f"{BAD_USAGE}"
+    assert agent["RestartPreventExitStatus"] == f"{BAD_USAGE}"
+    assert controller["RestartPreventExitStatus"] == f"{BAD_USAGE} {FENCED}"
     assert float(controller["WatchdogSec"]) >= STUCK_S
 
 

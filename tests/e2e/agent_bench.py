@@ -4,6 +4,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -12,16 +13,10 @@ from tests.e2e import fake_worker
 from tests.e2e.fake_worker import APP, OPERATOR, FakeWorker
 from tests.served_metrics import own_labels
 from trimtab_controller.security.keys import KeyFiles
-from trimtab_protocol.messages.commands import (
-    Ack,
-    Command,
-    CommandKind,
-    Phase,
-    decode_ack,
-    encode_command,
-)
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, Topics, WorkerId, topic_settings
-from trimtab_protocol.messages.report import Report, decode_report
+from trimtab_protocol.messages.report import Report
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import SigningKey
 from trimtab_sandbox.broker import Broker, Topic, free_ports
@@ -102,7 +97,7 @@ command = ["{sys.executable}", "{fake_worker.__file__}"]
 
     def record(self, command: Command | bytes) -> Envelope:
         """As the controller writes it, but for its signature."""
-        payload = command if isinstance(command, bytes) else encode_command(command)
+        payload = command if isinstance(command, bytes) else encoded(command)
         return Envelope(topic=self.topics.commands, key=b"h0", value=payload)
 
     def publish(self, *commands: Command | bytes) -> None:
@@ -139,15 +134,15 @@ command = ["{sys.executable}", "{fake_worker.__file__}"]
             consumer.close()
 
     def acks(self, count: int, limit_s: float = 120.0) -> list[Ack]:
-        return [decode_ack(payload) for payload in self.read(self.topics.acks, lambda f: len(f) >= count, limit_s)]
+        return [decoded(payload, Ack) for payload in self.read(self.topics.acks, lambda f: len(f) >= count, limit_s)]
 
     def await_answers(self, wanted: set[tuple[int, Phase]]) -> list[Ack]:
         """All acks, once these (epoch number, phase) are among them, whatever else and however often."""
 
         def all_there(found: list[bytes]) -> bool:
-            return wanted <= {(ack.epoch.number, ack.phase) for ack in map(decode_ack, found)}
+            return wanted <= {(ack.epoch.number, ack.phase) for ack in map(partial(decoded, kind=Ack), found)}
 
-        return [decode_ack(payload) for payload in self.read(self.topics.acks, all_there)]
+        return [decoded(payload, Ack) for payload in self.read(self.topics.acks, all_there)]
 
     def phases(self, count: int) -> list[tuple[str, Phase]]:
         return [(ack.kind.value, ack.phase) for ack in self.acks(count)]
@@ -156,9 +151,9 @@ command = ["{sys.executable}", "{fake_worker.__file__}"]
         """The first report as wanted."""
 
         def match(found: list[bytes]) -> bool:
-            return any(wanted(decode_report(payload)) for payload in found[-1:])
+            return any(wanted(decoded(payload, Report)) for payload in found[-1:])
 
-        return decode_report(self.read(self.topics.reports, match, limit_s)[-1])
+        return decoded(self.read(self.topics.reports, match, limit_s)[-1], Report)
 
     def metric(self, line: str) -> float:
         """The value of one line of /metrics."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -26,7 +27,8 @@ from tests.faults.recorded.verdict import Violation, untimed
 from tests.faults.recorded.windowed import CHANGELOG, NOTED, wrong_windows
 from tests.paths import EXAMPLES, ROOT, python_path
 from trimtab_client import Access, Client
-from trimtab_protocol.messages.commands import CommandKind, Phase, decode_ack, decode_command
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import AppStatus, RoundStatus, Status
 from trimtab_sandbox.broker import Topic
@@ -237,7 +239,9 @@ class Day(SteeredRun):
         found: list[str] = []
         with tapped(self.cluster.broker.address, self.cluster.topics.commands) as commands:
             yield found
-            command = commands.first(decode_command, lambda each: each.kind is CommandKind.PREPARE, LIMIT_S)
+            command = commands.first(
+                partial(decoded, kind=Command), lambda each: each.kind is CommandKind.PREPARE, LIMIT_S
+            )
         if command is None or command.handover is None:
             raise RunError(f"not within {LIMIT_S:g} s: a plan has begun")
         found.append(command.handover.rpartition("-")[0])
@@ -291,8 +295,8 @@ class Day(SteeredRun):
     def draw(self, path: Path) -> None:
         """Write the picture of the day."""
         bootstrap, topics = self.cluster.broker.address, self.cluster.topics
-        commands = [decode_command(row.value) for row in read_topic(bootstrap, topics.commands)]
-        acks = [decode_ack(row.value) for row in read_topic(bootstrap, topics.acks)]
+        commands = [decoded(row.value, Command) for row in read_topic(bootstrap, topics.commands)]
+        acks = [decoded(row.value, Ack) for row in read_topic(bootstrap, topics.acks)]
         phases = [(at, name) for at, name in self.phases if name in dict(self.chapters)]
         begun, over = phases[0][0], time.time()
         path.parent.mkdir(parents=True, exist_ok=True)

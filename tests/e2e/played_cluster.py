@@ -19,7 +19,8 @@ from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.chunks import split
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_trust
-from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_command, encode_ack
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_log import PlacementLog
@@ -217,7 +218,7 @@ listen = "127.0.0.1:{metrics_port}"
 
     def ack(self, command: Command, phase: Phase, **values: object) -> None:
         ack = Ack.to(command, phase, at=time.time(), **values)
-        self.produce(self.topics.acks, command.host.encode(), encode_ack(ack))
+        self.produce(self.topics.acks, command.host.encode(), encoded(ack))
 
     def follow(self) -> None:
         """Read what the controller published."""
@@ -239,7 +240,7 @@ listen = "127.0.0.1:{metrics_port}"
                     continue
             self.signers.append(self._signer(message))
             if message.topic() == self.topics.commands:
-                self.commands.append(decode_command(message.value()))
+                self.commands.append(decoded(message.value(), Command))
             else:
                 self._follow_placement(message)
 

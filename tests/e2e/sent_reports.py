@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import (
@@ -16,7 +17,6 @@ from trimtab_protocol.messages.report import (
     Report,
     WorkerSample,
     WorkerState,
-    encode_report,
 )
 
 WINDOW_S = 300
@@ -193,14 +193,14 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
 
 
 def changed(good: Report, change: Change) -> bytes:
-    document = json.loads(encode_report(good))
+    document = json.loads(encoded(good))
     change(document)
     return json.dumps(document).encode()
 
 
 def bad_payloads(good: Report) -> Iterator[tuple[Fault, bytes | None]]:
     """Payloads that must be refused, with the reason; one fault in each."""
-    whole = encode_report(good)
+    whole = encoded(good)
     yield Fault.OVERSIZED, whole + b" " * MAX_REPORT_BYTES
     for broken in (None, b"", b"[]", b"null", b"\xff\xfe", whole[:-5], b'{"v":1,"k":' + b"[" * 5_000):
         yield Fault.MALFORMED, broken

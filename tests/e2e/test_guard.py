@@ -26,7 +26,8 @@ from flights.watch import StatusWatch
 from tests.e2e.confirmed import Confirmed
 from tests.e2e.paced_run import CHANGELOG, Jobs, Run, backlog, counted, key_groups_of
 from tests.paths import ROOT
-from trimtab_protocol.messages.events import decode_event
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.events import Event
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import SandboxSettings
@@ -193,7 +194,7 @@ def play(job: Job, folder: Path, name: str, pace: Mapping[str, Any]) -> Found:
         broker = run.cluster.broker.address
         assert counted(broker).items() >= run.jobs.sent.items(), "no job is lost or doubled"
         took = latencies(broker, jobs.sent_at, begun, begun + MEASURED_S)
-        events = [decode_event(row.value) for row in read_topic(broker, run.cluster.topics.events)]
+        events = [decoded(row.value, Event) for row in read_topic(broker, run.cluster.topics.events)]
         return Found(
             p50_s=float(np.percentile(took, 50)),
             p99_s=float(np.percentile(took, 99)),

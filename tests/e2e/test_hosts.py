@@ -16,7 +16,8 @@ from tests.e2e.paced_run import Run, key_groups_of, paced_run
 from tests.shown import Show
 from trimtab_models.balance.hosts import limits_in
 from trimtab_models.balance.problem import problem_of
-from trimtab_models.instances.snapshot import parse_snapshot
+from trimtab_models.instances.reading import parsed_instance
+from trimtab_models.instances.snapshot import BalanceInstance
 from trimtab_models.solving import Never, PlanDocument, method_named
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -81,7 +82,7 @@ def owners(snapshot: Snapshot) -> dict[int, WorkerId]:
 
 def check_snapshot(run: Run) -> None:
     """What `trimtab snapshot` writes knows the hosts, and a plan for it keeps their limits."""
-    instance = parse_snapshot(run.trimtab("snapshot"))
+    instance = parsed_instance(run.trimtab("snapshot"), BalanceInstance)
     limits = limits_in(instance)
     assert limits is not None
     assert len(limits.room[0]) == 1 + len(instance.nodes), "each worker has a host here, and none is without"

@@ -18,10 +18,11 @@ from trimtab_agent.engines.faust.handover.channel import Channel
 from trimtab_controller.kafka.connection import Connection, ensure_topics
 from trimtab_controller.kafka.publisher import Publisher
 from trimtab_controller.loop.publications import placement_records
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.commands import CommandKind, Phase
 from trimtab_protocol.messages.names import Epoch, KeyGroup, Topics, WorkerId
 from trimtab_protocol.messages.owner_rows import PART_SIZE
-from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import decode_record, part_key
 from trimtab_sandbox.broker import Broker
@@ -91,7 +92,7 @@ def test_a_new_key_signs_the_placements_anew_and_forged_ones_are_as_if_not_there
     assert (old != new, world.placements[-1]) == (True, true)
 
     forged = replace(true, epoch=Epoch(99, 1), owners={OPERATOR: ((WorkerId("w0"),),) * len(EVERYTHING)})
-    world.produce(world.topics.placement, APP.encode(), encode_placement(forged))
+    world.produce(world.topics.placement, APP.encode(), encoded(forged))
     acting = world.log_text().count("acting as generation")
     world.running[-1].kill()
     world.start()

@@ -20,8 +20,8 @@ from tests.fuzz.fuzzed.spark import ARRIVAL_MS, rows_of
 from tests.previous.release import SCRIPTS, environment, unpack
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.stream.measures import Kind
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase
-from trimtab_protocol.messages.report import encode_report
 from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Child, Processes
 
@@ -96,7 +96,7 @@ def test_the_stream_of_before_reads_the_reports_of_this_version(packages: Path) 
     report = replace(REPORT, at_ms=ARRIVAL_MS)
     done = subprocess.run(
         [sys.executable, str(SCRIPTS / "stream_rows.py")],
-        input=base64.b64encode(encode_report(report)).decode() + "\n",
+        input=base64.b64encode(encoded(report)).decode() + "\n",
         env={**os.environ, **environment(packages)},
         capture_output=True, text=True, timeout=600,
     )  # fmt: skip

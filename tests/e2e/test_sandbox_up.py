@@ -19,8 +19,9 @@ from tests.e2e.command_lines import command_lines
 from tests.e2e.console_pages import follow_the_link
 from tests.programs import find
 from tests.waiting import wait_for
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.names import Topics
-from trimtab_protocol.messages.report import WorkerState, decode_report
+from trimtab_protocol.messages.report import Report, WorkerState
 from trimtab_sandbox.marks import bound, end_marked, marked, with_mark
 from trimtab_sandbox.state import load_state
 
@@ -70,7 +71,7 @@ def running(bootstrap: str, hosts: int) -> set[str]:
 
     def all_run() -> bool:
         for message in consumer.consume(100, timeout=0.5):
-            workers = decode_report(message.value()).workers
+            workers = decoded(message.value(), Report).workers
             found.update(each.worker for each in workers if each.state is WorkerState.RUNNING and each.steering)
         return len(found) == hosts
 

@@ -26,17 +26,10 @@ from tests.e2e.sent_reports import (
 )
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk
 from trimtab_controller.stream.configuration import LEAD
+from trimtab_protocol.messages.codec import decoded, encoded
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import Topics, WorkerId
-from trimtab_protocol.messages.report import (
-    MAX_REPORT_BYTES,
-    Absence,
-    Mark,
-    Report,
-    WorkerState,
-    decode_report,
-    encode_report,
-)
+from trimtab_protocol.messages.report import MAX_REPORT_BYTES, Absence, Mark, Report, WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Child, Processes
@@ -95,7 +88,7 @@ class Rig:
 
     def send(self, report: Report) -> None:
         """A report that Kafka got when it was made."""
-        self.send_raw(encode_report(report), report.host, report.at_ms)
+        self.send_raw(encoded(report), report.host, report.at_ms)
 
     def send_raw(
         self, payload: bytes | None, key: str | bytes, at_ms: int, headers: Sequence[tuple[str, bytes]] = ()
@@ -142,14 +135,14 @@ def send_refused(rig: Rig, start_ms: int) -> Counter[str]:
         expected[fault] += 1
         if fault is not Fault.UNKNOWN:  # there the decoder passes over what another part's field is
             with pytest.raises(BadMessage):
-                decode_report(payload)
+                decoded(payload, Report)
     rig.send(report("another", "h0", start_ms + 60_000))
     far_ms = start_ms + 2 * WINDOW_S * 1000 + 10**7
-    rig.send_raw(encode_report(report(rig.cluster, "h0", far_ms)), "h0", start_ms + 60_000)
+    rig.send_raw(encoded(report(rig.cluster, "h0", far_ms)), "h0", start_ms + 60_000)
     # More CPU time than a host can have passes the decoder, but is no measurement.
     at_ms = start_ms + 70_000
     rig.send_raw(changed(report(rig.cluster, "h0", at_ms), put("k", 0, "c", 0, value=1e9)), "h0", at_ms)
-    rig.send_raw(encode_report(report(rig.cluster, "h1", at_ms)), "h0", at_ms)
+    rig.send_raw(encoded(report(rig.cluster, "h1", at_ms)), "h0", at_ms)
     # Of hosts that nobody expects, whatever they send: it is not even read.
     for number in range(UNKNOWN):
         rig.send(report(rig.cluster, f"x{number}", start_ms + 80_000))
@@ -161,7 +154,7 @@ def send_second_window(rig: Rig, start_ms: int) -> None:
     for one in window_reports(rig.cluster, "h2", start_ms, count=15):
         rig.send(one)
     for index, one in enumerate(window_reports(rig.cluster, "h1", start_ms)):
-        rig.send_raw(encode_report(replace(one, at_ms=one.at_ms + 100_000)), "h1", one.at_ms)
+        rig.send_raw(encoded(replace(one, at_ms=one.at_ms + 100_000)), "h1", one.at_ms)
         moved = replace(one.key_groups[0], worker=WorkerId("w0"), cpu_s=None, tuples_in=1_000)
         other = report(rig.cluster, "h0", one.at_ms)
         marked = replace(
@@ -261,11 +254,11 @@ def test_it_goes_on_in_real_time_counts_late_rows_and_repeats_no_window_after_ki
     stream = rig.start(**settings)
     seen = keep_reporting(stream, lambda snapshot: snapshot.coverage == 1.0 and snapshot.hosts_expected == 2)
     long_ago = seen[-1].end_ms - 60_000
-    rig.send_raw(encode_report(report(rig.cluster, "h0", long_ago)), "h0", seen[-1].end_ms)
+    rig.send_raw(encoded(report(rig.cluster, "h0", long_ago)), "h0", seen[-1].end_ms)
     seen += keep_reporting(stream, lambda snapshot: snapshot.late_rows > 0)
     assert seen[-1].late_rows == 6  # one host, one worker and the app it is declared for, two key groups, one pair
     # A host that sends too many bytes: the others' windows stay complete.
-    large = encode_report(report(rig.cluster, "h2", seen[-1].end_ms)) + b" " * (MAX_REPORT_BYTES // 2)
+    large = encoded(report(rig.cluster, "h2", seen[-1].end_ms)) + b" " * (MAX_REPORT_BYTES // 2)
     for _ in range(8):
         rig.send_raw(large, "h2", int(time.time() * 1000))
     seen += keep_reporting(stream, lambda snapshot: snapshot.rejected.get(Fault.FLOODING, 0) > 0)

@@ -15,8 +15,9 @@ from confluent_kafka import Consumer, Producer
 import trimtab_controller.stream
 from trimtab_controller.jars.fetching import spark_jars
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_protocol.messages.report import Basis, HostSample, KeyGroupSample, Report, encode_report
+from trimtab_protocol.messages.report import Basis, HostSample, KeyGroupSample, Report
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_sandbox.broker import Broker, Topic, free_ports
 from trimtab_sandbox.processes import Processes
@@ -106,7 +107,7 @@ def send_window(broker: Broker, topics: Topics) -> int:
     producer = Producer({"bootstrap.servers": broker.address})
     start_ms = int(time.time()) // WINDOW_S * WINDOW_S * 1000
     for at_ms in range(start_ms + 10_000, start_ms + WINDOW_S * 1000 + 1, 10_000):
-        producer.produce(topics.reports, encode_report(report(topics.cluster, at_ms)), "h0", timestamp=at_ms)
+        producer.produce(topics.reports, encoded(report(topics.cluster, at_ms)), "h0", timestamp=at_ms)
     assert producer.flush(20) == 0
     return start_ms
 

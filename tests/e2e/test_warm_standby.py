@@ -16,8 +16,8 @@ from tests.e2e.sent_reports import report
 from trimtab_controller.kafka.chunks import Chunk, read_chunk
 from trimtab_controller.stream.outlet import Fenced
 from trimtab_controller.stream.publisher import SnapshotPublisher
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.names import Topics, topic_settings
-from trimtab_protocol.messages.report import encode_report
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Child, Processes
 
@@ -54,7 +54,7 @@ class Cluster:
         while not self.done.wait(max(0.0, due_s - time.time())):
             for host in ("h0", "h1"):
                 one = report(self.topics.cluster, host, round(due_s * 1000), interval_s=INTERVAL_S)
-                producer.produce(self.topics.reports, encode_report(one), host)
+                producer.produce(self.topics.reports, encoded(one), host)
             producer.poll(0)
             due_s += INTERVAL_S
         producer.flush(10)

@@ -16,8 +16,8 @@ from trimtab_models.balance.methods import METHODS as BALANCE
 from trimtab_models.balance.problem import BalanceProblem, problem_of
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import solve, solve_flux
-from trimtab_models.instances.reading import BadInstance
-from trimtab_models.instances.snapshot import decode_snapshot
+from trimtab_models.instances.reading import BadInstance, instance_in
+from trimtab_models.instances.snapshot import BalanceInstance
 from trimtab_models.solving import Infeasible, Never, PlanDocument, StopRule
 from trimtab_models.spared import Spared
 
@@ -286,7 +286,7 @@ def document(host_limits: dict[str, float], usage: dict[str, float] | None = Non
 
 
 def moved(document: dict[str, Any], method: str = "milp") -> dict[str, str]:
-    plan = of_type(PlanDocument, METHODS[method].solve(decode_snapshot(document), Never(), 0))
+    plan = of_type(PlanDocument, METHODS[method].solve(instance_in(document, BalanceInstance), Never(), 0))
     return {each["key_group"]: each["to"] for each in plan.document["moves"]}
 
 
@@ -314,15 +314,15 @@ def test_what_is_kept_stays_in_use_where_it_was() -> None:
 
 
 def test_limits_of_hosts_are_none_of_their_nodes() -> None:
-    instance = decode_snapshot(document({"load": 50.0}))
+    instance = instance_in(document({"load": 50.0}), BalanceInstance)
     assert problem_of(instance).limit.size == 0
-    assert limits_in(decode_snapshot(document({}))) is None
+    assert limits_in(instance_in(document({}), BalanceInstance)) is None
 
 
 def test_a_resource_of_such_a_name_that_key_groups_use_is_one_like_any_other() -> None:
     given = document({"disk": 5.0}, {"host:h1:disk": 5.0})
-    assert limits_in(decode_snapshot(given)) is None
-    assert problem_of(decode_snapshot(given)).limit.shape == (1, 3)
+    assert limits_in(instance_in(given, BalanceInstance)) is None
+    assert problem_of(instance_in(given, BalanceInstance)).limit.shape == (1, 3)
     assert len(moved(given)) == 2, "one on each node"
 
 
@@ -337,6 +337,6 @@ def test_hosts_that_contradict_each_other_are_refused(name: str, found: str, exp
     given = document({"load": 50.0})
     given["nodes"][2]["limits"] = {"host:h1:memory": 1.0, name: 9.0}
     with pytest.raises(BadInstance) as refusal:
-        decode_snapshot(given)
+        instance_in(given, BalanceInstance)
     path = f'$.nodes[2].limits["{name}"]'
     assert (refusal.value.path, refusal.value.found, refusal.value.expected) == (path, found, expected)

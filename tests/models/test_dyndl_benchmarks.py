@@ -16,7 +16,8 @@ from trimtab_models.dyndl.offline import solve_offline
 from trimtab_models.dyndl.online import Start
 from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
 from trimtab_models.dyndl.result import ScheduleResult, evaluate
-from trimtab_models.instances.scheduling import AffineCost, decode_scheduling
+from trimtab_models.instances.reading import instance_in
+from trimtab_models.instances.scheduling import AffineCost, SchedulingInstance
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
 RECONSTRUCTIONS = [solve_ltfpa, solve_hta, solve_bar]
@@ -43,7 +44,7 @@ def test_small_instances_are_solved_to_the_optimum(problem):
 
 
 def test_the_optimum_of_table_2_is_3():
-    result = schedule(solve_exact, problem_of(decode_scheduling(TABLE_2)))
+    result = schedule(solve_exact, problem_of(instance_in(TABLE_2, SchedulingInstance)))
     assert (result.score.makespan, result.status) == (3.0, PlanStatus.OPTIMAL)
 
 

@@ -2,25 +2,27 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from benchmarks.dyndl.generate import encode_scheduling
 from tests.models.documents import SCHEDULING, SIZING, SNAPSHOT, TOPOLOGY, Place, changed
-from trimtab_models.instances.reading import BadInstance
-from trimtab_models.instances.scheduling import decode_scheduling, parse_scheduling
-from trimtab_models.instances.sizing import decode_sizing
-from trimtab_models.instances.snapshot import SnapshotKeyGroup, decode_snapshot, encode_snapshot, parse_snapshot
-from trimtab_models.instances.topology import decode_topology
+from trimtab_models.instances.reading import BadInstance, instance_in, parsed_instance
+from trimtab_models.instances.scheduling import SchedulingInstance
+from trimtab_models.instances.sizing import SizingInstance
+from trimtab_models.instances.snapshot import BalanceInstance, SnapshotKeyGroup
+from trimtab_models.instances.topology import Topology
 from trimtab_models.sizing.problem import problem_of
+from trimtab_protocol.messages.codec import document as written
 
-DOCUMENTS = {
-    "scheduling": (SCHEDULING, decode_scheduling),
-    "snapshot": (SNAPSHOT, decode_snapshot),
-    "sizing": (SIZING, lambda document: problem_of(decode_sizing(document))),
-    "topology": (TOPOLOGY, decode_topology),
+DOCUMENTS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "scheduling": (SCHEDULING, partial(instance_in, kind=SchedulingInstance)),
+    "snapshot": (SNAPSHOT, partial(instance_in, kind=BalanceInstance)),
+    "sizing": (SIZING, lambda document: problem_of(instance_in(document, SizingInstance))),
+    "topology": (TOPOLOGY, partial(instance_in, kind=Topology)),
 }
 AMOUNTS = ("limits", "usage", "cost", "fixed")
 """Objects of names and numbers: any name may be added or missing."""
@@ -180,6 +182,7 @@ def test_what_breaks_a_rule_is_refused_by_path_found_and_expected(kind, place, v
         (["key_groups", 0, "usage"], {"memory_bytes": 1e308, "disk_bytes": 1e308}, "$.key_groups", "usage"),
         (["flows"], [{"from": "k1", "to": "k2", "rate": 1e308}] * 2, "$.flows", "rate"),
         (["options"], {"serialise_cost": 1e308, "deserialise_cost": 1e308}, "$.flows", "rate"),
+        (["options"], {"serialise_cost": 10**308, "deserialise_cost": 10**308}, "$.flows", "rate"),
     ],
 )
 def test_sums_beyond_every_number_are_refused(place, value, path, name):
@@ -198,13 +201,13 @@ def test_an_edge_that_closes_a_cycle_is_named(pairs, position):
 
 
 def test_a_document_comes_back_as_it_was_written():
-    assert encode_scheduling(parse_scheduling(json.dumps(SCHEDULING).encode())) == SCHEDULING
-    assert encode_snapshot(parse_snapshot(json.dumps(SNAPSHOT).encode())) == SNAPSHOT
+    assert encode_scheduling(parsed_instance(json.dumps(SCHEDULING).encode(), SchedulingInstance)) == SCHEDULING
+    assert written(parsed_instance(json.dumps(SNAPSHOT).encode(), BalanceInstance)) == SNAPSHOT
 
 
 def test_what_may_be_left_out_has_a_default():
-    assert decode_scheduling(changed(SCHEDULING, ["wait"], ...)).wait == 3.0
-    instance = decode_snapshot({"version": 1, "nodes": [{"id": "n", "capacity": 1}], "key_groups": []})
+    assert instance_in(changed(SCHEDULING, ["wait"], ...), SchedulingInstance).wait == 3.0
+    instance = instance_in({"version": 1, "nodes": [{"id": "n", "capacity": 1}], "key_groups": []}, BalanceInstance)
     assert (instance.budget.max_migrations, instance.options.max_load_distance) == (None, 10.0)
 
 
@@ -217,7 +220,7 @@ def test_what_may_be_left_out_has_a_default():
         ('{"version": Infinity, "nodes": [], "key_groups": []}', "$.version", "an infinite number"),
         ("[1, 2", "$", "no JSON (Expecting ',' delimiter: line 1 column 6 (char 5))"),
         ("", "$", "no JSON (Expecting value: line 1 column 1 (char 0))"),
-        ("[]", "$", "a list"),
+        ("[]", "$", "an array"),
         ("[" * 100_000, "$", "lists or objects nested too deeply"),
         (
             b'{"version": "\xff"}',
@@ -228,9 +231,15 @@ def test_what_may_be_left_out_has_a_default():
 )
 def test_a_broken_text_is_refused_by_path_and_found(text, path, found):
     with pytest.raises(BadInstance) as refused:
-        parse_snapshot(text)
+        parsed_instance(text, BalanceInstance)
     assert (refused.value.path, refused.value.found) == (path, found)
 
 
 def test_moving_an_empty_state_costs_one_byte():
     assert SnapshotKeyGroup(id="k", operator="o", node=None, load=1, state_bytes=0).cost_bytes == 1
+
+
+def test_texts_and_numbers_stay_as_they_are_written():
+    nodes = [*SNAPSHOT["nodes"], {"id": "n\n9", "capacity": 1}]
+    node = instance_in(changed(SNAPSHOT, ["nodes"], nodes), BalanceInstance).nodes[-1]
+    assert (node.id, type(node.capacity)) == ("n\n9", int)

@@ -14,6 +14,7 @@ from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem
 from trimtab_models.balance.solve import BalanceParams
+from trimtab_models.instances.reading import parsed_instance
 from trimtab_models.instances.snapshot import (
     BalanceInstance,
     MigrationBudget,
@@ -21,7 +22,6 @@ from trimtab_models.instances.snapshot import (
     SnapshotKeyGroup,
     SnapshotOptions,
     TupleFlow,
-    parse_snapshot,
 )
 from trimtab_models.simulation.rounds import (
     POLICIES,
@@ -373,7 +373,7 @@ def test_no_move_between_old_nodes_is_needless_when_a_node_joins(seed):
 def test_what_version_1_has_recorded_is_read_as_it_was_then_and_planned_no_worse():
     """Two operators on three nodes, a fourth one in the last of three snapshots; two moves a round."""
     files = sorted((Path(__file__).parent / "recorded_v1").glob("*.json"))
-    snapshots = [parse_snapshot(file.read_bytes()) for file in files]
+    snapshots = [parsed_instance(file.read_bytes(), BalanceInstance) for file in files]
     stayed, planned = (replayed(snapshots, policy) for policy in ("stay", "albic"))
     assert [each.nodes for each in stayed] == [3, 3, 4]
     assert [each.load_distance for each in stayed] == pytest.approx([3.734, 3.335, 36.5085])

@@ -10,7 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.narrow import of_type
-from trimtab_models.instances.sizing import CostedOperator, Machine, SizingInstance, decode_sizing
+from trimtab_models.instances.reading import instance_in
+from trimtab_models.instances.sizing import CostedOperator, Machine, SizingInstance
 from trimtab_models.instances.topology import Edge
 from trimtab_models.sizing.fit import Fit, NotFitted, fit_coefficients
 from trimtab_models.sizing.paper import first_assignment, maximize_throughput
@@ -313,7 +314,7 @@ tiny = documents(operators=2, machines=2, spare=3)
 @quick
 @given(tiny)
 def test_tiny_jobs_are_solved_to_the_optimum_of_all_placements(document):
-    problem = problem_of(decode_sizing(document))
+    problem = problem_of(instance_in(document, SizingInstance))
     optimum = max(max_rate(problem, placement) for placement in placements(problem))
     assume(abs(optimum / document["source_rate"] - 1.0) > 1e-9)  # at the edge rounding decides
     result = solve(problem, stop=Never(), seed=0)
@@ -330,7 +331,7 @@ def test_tiny_jobs_are_solved_to_the_optimum_of_all_placements(document):
 @given(tiny)
 def test_without_the_exact_model_tiny_jobs_are_at_least_solved_well(document):
     document["source_rate"] = 1e-3
-    problem = problem_of(decode_sizing(document))
+    problem = problem_of(instance_in(document, SizingInstance))
     optimum = max(max_rate(problem, placement) for placement in placements(problem))
     assume(optimum > 0.01)
     result = of_type(SizingResult, solve(problem, stop=Never(), seed=0, params=SizingParams(exact_work=0)))

@@ -18,15 +18,10 @@ from trimtab_agent.engines.faust.agent_link import versions
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Proposal
 from trimtab_controller.plan import Move, Plan, PlanReason
-from trimtab_protocol.messages.commands import encode_ack, encode_command
-from trimtab_protocol.messages.handover import encode_handover
-from trimtab_protocol.messages.intents import Intent, encode_intent
+from trimtab_protocol.messages.codec import encoded
+from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.local import encode_frame
-from trimtab_protocol.messages.placement import encode_placement
-from trimtab_protocol.messages.placement_parts import encode_record
-from trimtab_protocol.messages.report import encode_report
 from trimtab_protocol.messages.snapshot import encode_snapshot
-from trimtab_protocol.messages.status import encode_status
 
 
 class Previous:
@@ -65,7 +60,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Previous]:
 
 
 def intent(value: Intent) -> bytes:
-    return value.key.encode() + b"\n" + encode_intent(value)
+    return value.key.encode() + b"\n" + encoded(value)
 
 
 WAITS = Plan(
@@ -104,17 +99,17 @@ INTENTS = (
 COMMANDS = (samples.PREPARE, samples.RELEASE, samples.STOP, samples.STOP_OWNING)
 FRAMES = (HELLO, samples.WELCOME, samples.STATISTICS, samples.RELEASE, samples.TOOK)
 READ: dict[str, tuple[str, bytes]] = {
-    "report": ("report", encode_report(samples.REPORT)),
+    "report": ("report", encoded(samples.REPORT)),
     "snapshot": ("snapshot", encode_snapshot(samples.SNAPSHOT)),
     "chunk": ("chunk", as_chunk(samples.SNAPSHOT)),
-    "placement": ("placement", encode_placement(samples.PLACEMENT)),
-    "placement, as a record": ("record", b"a\n" + encode_placement(samples.PLACEMENT)),
-    "head of a placement in parts": ("record", b"a\n" + encode_record(samples.HEAD)),
-    "part of a placement": ("record", samples.PART.key + b"\n" + encode_record(samples.PART)),
-    **{f"command {at}": ("command", encode_command(each)) for at, each in enumerate(COMMANDS)},
-    **{f"ack: {each.phase}": ("ack", encode_ack(each)) for each in (samples.TOOK, samples.REFUSED)},
-    "hand-over": ("handover", encode_handover(samples.RELEASED)),
-    "status": ("status", encode_status(samples.STATUS)),
+    "placement": ("placement", encoded(samples.PLACEMENT)),
+    "placement, as a record": ("record", b"a\n" + encoded(samples.PLACEMENT)),
+    "head of a placement in parts": ("record", b"a\n" + encoded(samples.HEAD)),
+    "part of a placement": ("record", samples.PART.key + b"\n" + encoded(samples.PART)),
+    **{f"command {at}": ("command", encoded(each)) for at, each in enumerate(COMMANDS)},
+    **{f"ack: {each.phase}": ("ack", encoded(each)) for each in (samples.TOOK, samples.REFUSED)},
+    "hand-over": ("handover", encoded(samples.RELEASED)),
+    "status": ("status", encoded(samples.STATUS)),
     **{f"intent: {each.key}": ("intent", intent(each)) for each in INTENTS},
     **{f"journal {at}": ("entry", encode_entry(each)) for at, each in enumerate((*ENTRIES, WAITING, BEGUN))},
     **{f"agent's journal {at}": ("line", encode_line(each)[:-1]) for at, each in enumerate(LINES)},

@@ -94,11 +94,11 @@ def test_an_id_that_belongs_to_somebody_else_now_is_left_alone(released: Sandbox
         ("{", "is no record of a sandbox"),
         ("[]", "is no record of a sandbox"),
         ('{"version": 1}', "is no record of a sandbox: cluster: missing, expected"),
-        (json.dumps({"version": 2}), "version: found 2, expected 1"),
+        (json.dumps({**RECORD, "version": 2}), "version: found 2, expected 1"),
         ("[" * 5000, "is no record of a sandbox: "),
         (json.dumps({**RECORD, "sockets": "/"}), "sockets: found '/', expected a folder that a sandbox has made"),
         (json.dumps({**RECORD, "processes": {"broker": {"pid": -1, "log": "l"}}}), "processes.broker.pid: found -1"),
-        (json.dumps({**RECORD, "ports": {"broker": ["9"]}}), "ports.broker: found a string, expected a whole number"),
+        (json.dumps({**RECORD, "ports": {"broker": ["9"]}}), r'ports.broker\[0\]: found "9", expected a whole number'),
     ],
 )
 def test_a_damaged_record_is_refused(tmp_path: Path, text: str, message: str) -> None:

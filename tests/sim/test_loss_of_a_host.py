@@ -10,11 +10,12 @@ from tests.sim.simulated.traits import OPERATOR, WINDOW_S
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import World, world_folder
 from trimtab_controller.decider.memory.standby_choice import FOLLOWING_SHARE
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import decode_record
-from trimtab_protocol.messages.status import AppStatus, decode_status
+from trimtab_protocol.messages.status import AppStatus, Status
 
 STARTED_S = 60.0
 SETTLE_WINDOWS = 60
@@ -41,7 +42,7 @@ def placement_of(world: World) -> Placement:
 
 
 def status_of(world: World) -> AppStatus:
-    [app] = decode_status(world.broker.read(world.topics.status, 0)[-1].value).apps
+    [app] = decoded(world.broker.read(world.topics.status, 0)[-1].value, Status).apps
     return app
 
 

@@ -41,11 +41,12 @@ from trimtab_controller.loop import driver, publications, recovery
 from trimtab_controller.loop import run as starting
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_process.trust_file import TrustFile
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
 from trimtab_protocol.messages.names import KeyGroup, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import records_of
-from trimtab_protocol.messages.status import decode_status
+from trimtab_protocol.messages.status import Status
 from trimtab_protocol.signing.keys import PublicKey
 
 SEEDS = range(30)
@@ -397,7 +398,7 @@ def test_a_worker_that_counts_nothing_is_given_no_more_after_two_plans_and_opera
             world = World(seed, folder, CountsNothing)
             world.timeline.run_until(START_S + MANY_WINDOWS_S)
             *_, last = (record for record in world.broker.read(world.topics.status, 0) if record.key == b"controller")
-        status = decode_status(last.value)
+        status = decoded(last.value, Status)
         kinds = [concern.kind for concern in status.concerns]
         assert "over_capacity" in kinds, "though the reported load of the worker is zero"
         told += [(status.decisions[-1].reason, world.checker.given[WorkerId("w1a")])] if "plans_miss" in kinds else []

@@ -11,7 +11,8 @@ from tests.sim.simulated.traits import OPERATOR, WINDOW_S
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import World, world_folder
 from tests.sim.test_loss_of_a_host import placement_of
-from trimtab_protocol.messages.commands import Command, CommandKind, decode_command
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
@@ -37,7 +38,7 @@ def follows(placement: Placement, workers: list[WorkerId]) -> set[tuple[int, Wor
 
 def commands_to(world: World, host: HostId) -> list[tuple[float, Command]]:
     read = world.broker.read(world.topics.commands, 0)
-    decoded = [(record.at, decode_command(record.value)) for record in read if record.producer is not None]
+    decoded = [(record.at, decoded(record.value, Command)) for record in read if record.producer is not None]
     return [(at, command) for at, command in decoded if command.host == host]
 
 

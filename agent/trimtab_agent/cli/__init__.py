@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from trimtab_process.exit_codes import BAD_USAGE
 from trimtab_process.extras import explain_missing
-
-BAD_CONFIGURATION = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (explanation := explain_missing(error, extra="agent")) is None:
             raise
         print(f"trimtab-agent {options.command}: {explanation}", file=sys.stderr)
-        return BAD_CONFIGURATION
+        return BAD_USAGE
 
 
 def agent_parser() -> argparse.ArgumentParser:

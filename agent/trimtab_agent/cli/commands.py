@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from trimtab_agent.cli import BAD_CONFIGURATION
 from trimtab_agent.cli.enroll import run_enroll
 from trimtab_agent.configuration import AgentConfiguration, load_configuration
 from trimtab_agent.daemon import StartError, limits_of, run_agent
@@ -14,6 +13,7 @@ from trimtab_agent.kafka_link import check_client
 from trimtab_agent.sampler.disks import DiskSpace, fullest_disk
 from trimtab_agent.sampler.readings import find_quotas
 from trimtab_process.credential_files import load_signing_key
+from trimtab_process.exit_codes import BAD_USAGE, DONE, FAILED
 from trimtab_process.health import READY, ask
 from trimtab_process.logs import log_to_stderr
 from trimtab_process.toml_files import BadConfiguration
@@ -29,7 +29,7 @@ def run_command(command: str, path: Path, *, token_file: Path | None = None) -> 
         check_client(configuration.kafka, path)
     except BadConfiguration as exc:
         print(exc, file=sys.stderr)
-        return BAD_CONFIGURATION
+        return BAD_USAGE
     if command == "health":
         return show_health(configuration.metrics, path)
     if command == "enroll":
@@ -39,27 +39,27 @@ def run_command(command: str, path: Path, *, token_file: Path | None = None) -> 
             print(describe(configuration))
         except BadKey as exc:
             print(f"{path}: {exc}", file=sys.stderr)
-            return BAD_CONFIGURATION
+            return BAD_USAGE
         doubts = list(folder_doubts(configuration))
         print("\n".join(doubts), end="\n" if doubts else "", file=sys.stderr)
-        return BAD_CONFIGURATION if unusable(configuration.state_dir) else 0
+        return BAD_USAGE if unusable(configuration.state_dir) else DONE
     log_to_stderr()
     try:
         run_agent(configuration)
     except StartError as exc:
         logging.getLogger(__name__).error("%s", exc)
-        return 1
-    return 0
+        return FAILED
+    return DONE
 
 
 def show_health(listen: Listen | None, path: Path) -> int:
     """Print what the running agent answers; the exit code is 1 if it does not reach Kafka."""
     if listen is None:
         print(f"{path}: found no [metrics], expected listen", file=sys.stderr)
-        return BAD_CONFIGURATION
+        return BAD_USAGE
     verdict = ask(listen, READY)
     print(verdict.text)
-    return 0 if verdict.well else 1
+    return DONE if verdict.well else FAILED
 
 
 def describe(configuration: AgentConfiguration) -> str:

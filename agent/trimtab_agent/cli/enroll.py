@@ -10,12 +10,13 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from trimtab_agent.cli import BAD_CONFIGURATION
 from trimtab_agent.configuration import AgentConfiguration
 from trimtab_process.credential_files import load_or_make_key
+from trimtab_process.exit_codes import BAD_USAGE, DONE, FAILED
 from trimtab_process.kafka_errors import NO_TOPIC_YET, UNKNOWN_TOPIC, error_text
 from trimtab_process.private_files import read_private
-from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, encode_request, proof_of
+from trimtab_protocol.messages.codec import encoded
+from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, proof_of
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
 from trimtab_protocol.settings.kafka import for_librdkafka
 from trimtab_protocol.signing.hosts import HostSigner
@@ -30,24 +31,24 @@ def run_enroll(configuration: AgentConfiguration, token_file: Path | None) -> in
     """Make the key unless it is there; with a token, send the request.  Returns the exit code."""
     if configuration.key is None:
         print("found no [signing] in the configuration, expected its key_file", file=sys.stderr)
-        return BAD_CONFIGURATION
+        return BAD_USAGE
     try:
         token = _read_token(token_file)
         key = load_or_make_key(configuration.key)
     except (BadKey, OSError, UnicodeDecodeError) as exc:
         print(f"trimtab-agent enroll: {exc}", file=sys.stderr)
-        return BAD_CONFIGURATION
+        return BAD_USAGE
     print(f"host {configuration.host}, key {key.public.id}: private half in {configuration.key} (mode 0600)")
     print(f"fingerprint: {key.public.fingerprint}")
     if not token:
         print(f"next, on the controller's host: trimtab keys approve {configuration.host} {write_key(key.public)}")
-        return 0
+        return DONE
     fault = _send(configuration, key, token)
     if fault is not None:
         print(f"trimtab-agent enroll: the request was not sent: {fault}", file=sys.stderr)
-        return 1
+        return FAILED
     print("the request was sent: `trimtab keys enroll` shows the same fingerprint; approve it there")
-    return 0
+    return DONE
 
 
 def _read_token(path: Path | None) -> str:
@@ -61,7 +62,7 @@ def _send(configuration: AgentConfiguration, key: SigningKey, token: str) -> str
     """Send the request, signed by the new key; why that failed, or None."""
     proof = proof_of(token, configuration.cluster, configuration.host, key.public.raw)
     request = EnrollmentRequest(cluster=configuration.cluster, host=configuration.host, key=key.public.raw, proof=proof)
-    topic, value = Topics(configuration.cluster).acks, encode_request(request)
+    topic, value = Topics(configuration.cluster).acks, encoded(request)
     failures: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:

@@ -2,7 +2,8 @@
 
 import hashlib
 
-from trimtab_protocol.messages.commands import UNVERIFIED, Ack, Command, Phase, Refusal, decode_command
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.commands import UNVERIFIED, Ack, Command, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import CommandId, HostId
 from trimtab_protocol.signing.envelope import Envelope, SignatureTrust
@@ -59,7 +60,7 @@ class CommandVerifier:
         )
 
     def _decode(self, record: Envelope) -> Command:
-        command = decode_command(record.value)
+        command = decoded(record.value, Command)
         if command.cluster != self._cluster:
             raise BadMessage(Fault.CLUSTER, "cluster", command.cluster, self._cluster)
         if command.host != self._host:

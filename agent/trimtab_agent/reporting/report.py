@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from trimtab_agent.reporting.roster import Rows
+from trimtab_protocol.messages.codec import decoded, encoded
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.reason_text import reason_text
@@ -18,8 +19,6 @@ from trimtab_protocol.messages.report import (
     Mark,
     Report,
     WorkerSample,
-    decode_report,
-    encode_report,
 )
 
 SETTLE_SHARE, SETTLE_LIMIT_S = 0.1, 0.25
@@ -69,12 +68,12 @@ def assemble(head: ReportHead, *, end: float, sequence: int, sample: HostSample,
         key_groups=rows.key_groups,
         pairs=rows.pairs,
     )
-    payload = encode_report(report)
+    payload = encoded(report)
     if len(payload) > MAX_REPORT_BYTES:
         workers = [replace(row, marks=_partial(row)) for row in rows.workers]
         report = replace(report, workers=tuple(workers), pairs=())
-        payload = encode_report(report)
-    return payload if _fault(report, payload) is None else encode_report(_accepted(report))
+        payload = encoded(report)
+    return payload if _fault(report, payload) is None else encoded(_accepted(report))
 
 
 def _of_few_apps(rows: Rows) -> Rows:
@@ -94,7 +93,7 @@ def _of_few_apps(rows: Rows) -> Rows:
 def _fault(report: Report, payload: bytes | None = None) -> BadMessage | None:
     """Why the stream would refuse this report; None if it takes it."""
     try:
-        decode_report(payload or encode_report(report))
+        decoded(payload or encoded(report), Report)
     except BadMessage as fault:
         return fault
     return None

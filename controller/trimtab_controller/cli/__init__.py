@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from importlib import import_module, metadata
 
 from trimtab_controller.cli.parsers import ACTION_COMMANDS, VIEWS
+from trimtab_process.exit_codes import BAD_USAGE, CUT_OFF, INTERRUPTED
 from trimtab_process.extras import explain_missing
 
-DONE, FAILED, BAD_USAGE = 0, 1, 2
-INTERRUPTED, CUT_OFF = 130, 141
-"""The exit codes that shells use for SIGINT and SIGPIPE."""
 PARSERS = "trimtab_controller.cli.parsers"
 COMMANDS = {
     **{name: (PARSERS, text) for name, text in (VIEWS | ACTION_COMMANDS).items()},

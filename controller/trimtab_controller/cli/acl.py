@@ -6,10 +6,9 @@ import sys
 from dataclasses import asdict
 
 from trimtab_controller.security.acl import AppTopics, Role, Rules, commands
+from trimtab_process.exit_codes import BAD_USAGE, DONE
 from trimtab_protocol.messages.decode import NAME_PATTERN
 from trimtab_protocol.messages.names import AppId, Topics
-
-DONE, BAD_USAGE = 0, 2
 
 
 def add_options(parser: argparse.ArgumentParser, command: str) -> None:

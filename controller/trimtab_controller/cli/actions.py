@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trimtab_controller.cli.operator import (
-    BAD_USAGE,
-    DONE,
     WRITE_LIMIT_S,
     CommandError,
     Target,
@@ -23,6 +21,7 @@ from trimtab_controller.cli.operator import (
 from trimtab_controller.intents.change import Asked, Change
 from trimtab_controller.intents.policies import BLIND, POLICIES
 from trimtab_controller.kafka.intents import write_intents
+from trimtab_process.exit_codes import BAD_USAGE, DONE
 from trimtab_protocol.actions import ACTIONS
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 import argparse
 
-from trimtab_controller.cli import DONE, parser_for
+from trimtab_controller.cli import parser_for
+from trimtab_process.exit_codes import DONE
 
 SHELLS = ("bash", "zsh", "fish")
 FILES = ("FILE", "PATH", "INSTANCE")

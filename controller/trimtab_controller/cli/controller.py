@@ -8,11 +8,11 @@ from importlib.util import find_spec
 
 from trimtab_controller.configuration import Configuration, load
 from trimtab_controller.loop.stream_process import StreamProcess, stream_command
+from trimtab_process.exit_codes import BAD_USAGE
 from trimtab_process.logs import PlainFormatter, log_to_stderr
 from trimtab_process.toml_files import BadConfiguration
 
 STREAM_MODULES = ("pyarrow", "pyspark", "zstandard")
-BAD_CONFIGURATION = 2
 
 
 def run(args: argparse.Namespace) -> int:
@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
         configuration = load(args.config)
     except BadConfiguration as error:
         print(f"trimtab controller: {error}", file=sys.stderr)
-        return BAD_CONFIGURATION
+        return BAD_USAGE
     _check_stream_modules(configuration)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

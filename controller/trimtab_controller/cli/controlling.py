@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 
-from trimtab_controller.cli.controller import BAD_CONFIGURATION
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
@@ -20,14 +19,13 @@ from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.run import ControllerRun
 from trimtab_controller.loop.stream_process import StreamProcess
+from trimtab_process.exit_codes import BAD_USAGE, DONE, FAILED, FENCED
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_process.service_manager import ServiceManager
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 
 log = logging.getLogger(__name__)
-
-ENDED, FAILED, FENCED = 0, 1, 3
 
 
 def control(
@@ -38,7 +36,7 @@ def control(
         (_act if acting else _look_on)(configuration, stream, stopping)
     except BadKey as error:
         print(f"trimtab controller: signing: {error}", file=sys.stderr)
-        return BAD_CONFIGURATION
+        return BAD_USAGE
     except FencedError as error:
         print(f"trimtab controller: {error}; this controller ends", file=sys.stderr)
         return FENCED
@@ -48,7 +46,7 @@ def control(
     except KafkaException as error:
         print(f"trimtab controller: Kafka: {error.args[0].str()}", file=sys.stderr)
         return FAILED
-    return ENDED
+    return DONE
 
 
 def _serve(configuration: Configuration, health: Health) -> ProcessMetrics:

@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from trimtab_controller.cli import operator
-from trimtab_controller.cli.operator import DONE, Target, console, print_json
+from trimtab_controller.cli.operator import Target, console, print_json
 from trimtab_controller.kafka.events import follow_events, read_events
+from trimtab_process.exit_codes import DONE
 from trimtab_protocol.messages.codec import document
 from trimtab_protocol.messages.events import Event, EventKind
 from trimtab_protocol.wording import local_time

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from trimtab_controller.cli.parsers import add_config, config_of
+from trimtab_process.exit_codes import BAD_USAGE, DONE, FAILED
 from trimtab_process.health import LIVE, READY, ask
 from trimtab_process.toml_files import BadConfiguration, read_toml
 from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.settings.listen import Listen, read_listen
-
-DONE, FAILED, BAD_USAGE = 0, 1, 2
 
 
 def add_options(parser: argparse.ArgumentParser, command: str) -> None:

@@ -20,6 +20,7 @@ from trimtab_controller.kafka.connection import Connection, MissingTopicsError, 
 from trimtab_controller.kafka.host_keys import Change, approving, change_keys, read_keys, revoking
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.kafka.reader import ReadError, new_consumer, since
+from trimtab_process.exit_codes import BAD_USAGE, DONE, FAILED
 from trimtab_process.private_files import PRIVATE_MODE, replace_file
 from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.decode import BadMessage, check_name
@@ -30,7 +31,6 @@ from trimtab_protocol.signing.hosts import Signed, digest_of
 from trimtab_protocol.signing.keys import BadKey, KeyId, PublicKey, SigningKey, TrustedKeys, read_key
 from trimtab_protocol.signing.known_hosts import KnownHosts
 
-DONE, FAILED, BAD_USAGE = 0, 1, 2
 TOKEN_BYTES = 24
 MAX_TOLD = 5
 """Requests that are named because they do not count; more are ignored without a word."""

@@ -16,13 +16,13 @@ from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key, load_trust
+from trimtab_process.exit_codes import BAD_USAGE, DONE, FAILED
 from trimtab_process.kafka_errors import error_text
 from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 from trimtab_protocol.wording import first_few
 
-DONE, FAILED, BAD_USAGE = 0, 1, 2
 UNSEEN = "with --key-file and --trust-file instead of --config, placements are not checked"
 
 

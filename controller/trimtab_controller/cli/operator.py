@@ -25,18 +25,19 @@ from trimtab_controller.kafka.events import read_events
 from trimtab_controller.kafka.intents import NotWrittenError
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.seen import most_telling
+from trimtab_process.exit_codes import BAD_USAGE, FAILED
 from trimtab_process.kafka_errors import is_transient
 from trimtab_process.toml_files import BadConfiguration, parse_toml
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.decode import BadMessage, check_text
 from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.intents import Intent, decode_intent
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.rules import MAX_REASON
-from trimtab_protocol.messages.status import Status, decode_status
+from trimtab_protocol.messages.status import Status
 from trimtab_protocol.signing.keys import BadKey
 
 Intents = dict[str, Intent | None]
-DONE, FAILED, BAD_USAGE = 0, 1, 2
 KEPT_S = 30 * 86_400.0
 """How far back events are kept."""
 WRITE_LIMIT_S = 15.0
@@ -136,7 +137,7 @@ def read_status(target: Target) -> Status | None:
     with reading(target.connection, "status") as consumer:
         found = drain(consumer, starts(consumer, [target.topics.status]))
     try:
-        told = [decode_status(message.value()) for message in found.latest(target.topics.status)]
+        told = [decoded(message.value(), Status) for message in found.latest(target.topics.status)]
     except BadMessage as error:
         raise CommandError(f"the status cannot be read: {error}") from error
     return most_telling(told, time.time())

@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from trimtab_process.exit_codes import BAD_USAGE
 from trimtab_protocol.actions import ACTIONS, NEEDED, Action, Field
 from trimtab_protocol.messages.events import EventKind
 from trimtab_protocol.messages.intents import MAX_WORKERS
@@ -25,7 +26,6 @@ from trimtab_protocol.messages.intents import MAX_WORKERS
 
 CONFIG_VARIABLE = "TRIMTAB_CONFIG"
 """Environment variable that names controller.toml where no option names the cluster."""
-BAD_USAGE = 2
 SPAN = re.compile(r"([1-9][0-9]{0,6})([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 

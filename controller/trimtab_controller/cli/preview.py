@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trimtab_controller.cli.operator import DONE, CommandError, Target, console, new_table, print_json
+from trimtab_controller.cli.operator import CommandError, Target, console, new_table, print_json
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.policies.instance import instance_of
@@ -18,7 +18,8 @@ from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.loop.preview import informed, preview_decision, read_cluster_state
 from trimtab_controller.plan import Plan
 from trimtab_controller.seen import CALM
-from trimtab_models.instances.snapshot import encode_snapshot
+from trimtab_process.exit_codes import DONE
+from trimtab_protocol.messages.codec import document
 from trimtab_protocol.wording import counted
 
 
@@ -83,7 +84,7 @@ def run_snapshot(args: argparse.Namespace, target: Target) -> int:
     decider, now = read_decider(target)
     view = decider.view_to_plan(now, view_of(decider.known, args.app, "--app"))
     instance = instance_of(view, target.configuration.balance)
-    text = json.dumps(encode_snapshot(instance), allow_nan=False)
+    text = json.dumps(document(instance), allow_nan=False)
     if args.out is None:
         print(text)
         return DONE

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab_controller.cli.operator import (
-    DONE,
     CommandError,
     Target,
     console,
@@ -30,6 +29,7 @@ from trimtab_controller.replay.outcome import Outcome, Tally, count_events, meas
 from trimtab_controller.replay.placed import evenness_of
 from trimtab_controller.replay.replay import Replay
 from trimtab_controller.replay.rules import recorded_rules
+from trimtab_process.exit_codes import DONE
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.wording import local_time, what_there_is

@@ -8,9 +8,9 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
+from trimtab_process.exit_codes import BAD_USAGE, DONE
 from trimtab_process.shipped import shipped
 
-DONE, BAD_USAGE = 0, 2
 SAMPLES = {
     "agent.toml": ("deploy/samples/agent.toml", "configuration of trimtab-agent, every key"),
     "controller.toml": ("deploy/samples/controller.toml", "configuration of trimtab controller, every key"),

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from trimtab_controller.cli.parsers import DEFAULT_WORKLOAD
-from trimtab_models.instances.reading import BadInstance
-from trimtab_models.instances.snapshot import BalanceInstance, MigrationBudget, parse_snapshot
+from trimtab_models.instances.reading import BadInstance, parsed_instance
+from trimtab_models.instances.snapshot import BalanceInstance, MigrationBudget
 from trimtab_models.simulation.rounds import (
     QUICK,
     THOROUGH,
@@ -38,8 +38,8 @@ from trimtab_models.simulation.rounds import (
 )
 from trimtab_models.simulation.workloads import InvalidSize, Size, generated, recorded
 from trimtab_models.solving import Deadline, Infeasible, Never, StopRule
+from trimtab_process.exit_codes import BAD_USAGE, DONE, INFEASIBLE, refuse
 
-DONE, BAD_INPUT, INFEASIBLE = 0, 2, 3
 DEFAULT_ROUNDS = 20
 KEY_GROUPS_PER_NODE = 20
 LEAST_BUDGET, BUDGET_SHARE = 10, 0.01
@@ -69,13 +69,13 @@ def run(args: argparse.Namespace) -> int:
         for name in dict.fromkeys(args.policies):
             played = _play(args, scene, name)
             if isinstance(played, Infeasible):
-                return _refuse(played.reason, INFEASIBLE)
+                return refuse("trimtab simulate", played.reason, INFEASIBLE)
             runs[name] = played
         _report(args, scene, runs)
     except (BadInput, InvalidSize, BadInstance) as error:
-        return _refuse(str(error), BAD_INPUT)
+        return refuse("trimtab simulate", str(error), BAD_USAGE)
     except OSError as error:
-        return _refuse(f"{error.filename}: {error.strerror or error}", BAD_INPUT)
+        return refuse("trimtab simulate", f"{error.filename}: {error.strerror or error}", BAD_USAGE)
     return DONE
 
 
@@ -141,7 +141,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 def _read(path: Path) -> BalanceInstance:
     try:
-        return parse_snapshot(path.read_bytes())
+        return parsed_instance(path.read_bytes(), BalanceInstance)
     except BadInstance as error:
         raise BadInput(f"{path}: {error}") from error
 
@@ -156,11 +156,6 @@ def _report(args: argparse.Namespace, scene: Scene, runs: dict[str, Run]) -> Non
             show_comparison(scene.name, args.seed, runs)
     if args.picture is not None:
         draw(f"{scene.name}, seed {args.seed}", runs, args.picture)
-
-
-def _refuse(reason: str, code: int) -> int:
-    print(f"trimtab simulate: {reason}", file=sys.stderr)
-    return code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,6 @@ from rich.console import Console
 from rich.text import Text
 
 from trimtab_controller.cli.operator import (
-    BAD_USAGE,
-    DONE,
     CommandError,
     Target,
     console,
@@ -19,6 +17,7 @@ from trimtab_controller.cli.operator import (
 )
 from trimtab_controller.cli.preview import read_decider, view_of
 from trimtab_controller.cli.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of
+from trimtab_process.exit_codes import BAD_USAGE, DONE
 from trimtab_protocol.wording import counted, first_few
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from trimtab_models.instances.reading import BadInstance
 from trimtab_models.solving import Deadline, Infeasible, Never, method_named
+from trimtab_process.exit_codes import BAD_USAGE, DONE, INFEASIBLE, refuse
 
-PLAN, BAD_INPUT, INFEASIBLE = 0, 2, 3
 SOLVE_SECONDS = {"solve_seconds": "How long solving took (s)."}
 """Fields that the command adds to the plan of a timed method -> their description."""
 
@@ -21,15 +21,15 @@ def run(args: argparse.Namespace) -> int:
     try:
         instance = method.read(args.instance.read_bytes())
     except OSError as error:
-        return _refuse(f"{args.instance}: {error.strerror or error}", BAD_INPUT)
+        return refuse("trimtab solve", f"{args.instance}: {error.strerror or error}", BAD_USAGE)
     except BadInstance as error:
-        return _refuse(f"{args.instance}: {error}", BAD_INPUT)
+        return refuse("trimtab solve", f"{args.instance}: {error}", BAD_USAGE)
     started = time.monotonic()  # the limit is for solving only, not for reading a large file
     stop = Never() if args.time_limit is None else Deadline(time.monotonic, started + args.time_limit)
     answer = method.solve(instance, stop, args.seed)
     seconds = time.monotonic() - started
     if isinstance(answer, Infeasible):
-        return _refuse(answer.reason, INFEASIBLE)
+        return refuse("trimtab solve", answer.reason, INFEASIBLE)
     for warning in answer.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return _write(answer.document | (dict.fromkeys(SOLVE_SECONDS, seconds) if method.timed else {}), args.out)
@@ -39,14 +39,9 @@ def _write(plan: dict[str, Any], out: Path | None) -> int:
     text = json.dumps(plan, allow_nan=False) + "\n"
     if out is None:
         sys.stdout.write(text)
-        return PLAN
+        return DONE
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        return _refuse(f"{out}: {error.strerror or error}", BAD_INPUT)
-    return PLAN
-
-
-def _refuse(reason: str, code: int) -> int:
-    print(f"trimtab solve: {reason}", file=sys.stderr)
-    return code
+        return refuse("trimtab solve", f"{out}: {error.strerror or error}", BAD_USAGE)
+    return DONE

@@ -21,7 +21,6 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab_controller.cli.operator import (
-    DONE,
     CommandError,
     Intents,
     Target,
@@ -32,18 +31,19 @@ from trimtab_controller.cli.operator import (
     read_status,
 )
 from trimtab_controller.decider.values.rules import still_wanted
-from trimtab_controller.execution.disruption import WINDOW_S
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.leadership.group import Member, members
 from trimtab_controller.loop.events.of_status import worded
 from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State, summary
-from trimtab_protocol.messages.codec import document
+from trimtab_process.exit_codes import DONE
+from trimtab_protocol.messages.codec import document, encoded
 from trimtab_protocol.messages.decode import Fault, printable
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.rules import LATEST_END
 from trimtab_protocol.messages.status import (
+    SHOWN_FROM_S,
     AppStatus,
     CollocationStatus,
     DisruptionStatus,
@@ -56,7 +56,6 @@ from trimtab_protocol.messages.status import (
     RuleStatus,
     SizeStatus,
     Status,
-    encode_status,
 )
 from trimtab_protocol.wording import counted, first_few, time_span
 
@@ -77,8 +76,6 @@ SHOWN_NODES = 20
 US = 1e6
 NO_TUPLES, FEW = "no tuples between key groups", "too few key groups differ"
 """What `trimtab_models.albic.fit.Unknown` says; the command does without the models."""
-SHOWN_FROM_S = 0.05
-"""Key-group seconds of a pause from which it is told."""
 BRIEF_APPS = 5
 BRIEF_DECISIONS = ("last decision", "the one before")
 
@@ -89,7 +86,7 @@ def run_status(args: argparse.Namespace, target: Target) -> int:
     if args.json:
         controllers = None if seen.controllers is None else [asdict(row) for row in seen.controllers]
         wanted = {"controllers": controllers, "wanted": intents_documents(seen.intents, seen.now)}
-        print_json({**summary(seen), **json.loads(encode_status(seen.status)), **wanted})
+        print_json({**summary(seen), **json.loads(encoded(seen.status)), **wanted})
     else:
         show_status(seen, console(), all_nodes=args.all)
     return DONE
@@ -678,25 +675,8 @@ def disruption_line(app: AppStatus, now: float) -> str:
     found = app.disruption
     if found is None or (found.limit_s is None and found.used_s < SHOWN_FROM_S):
         return ""
-    of = "" if found.limit_s is None else f" of {found.limit_s:g}"
-    return f"paused: {found.used_s:.1f}{of} key-group seconds in the last hour{_besides(found, now)}{_room(found, now)}"
-
-
-def _besides(found: DisruptionStatus, now: float) -> str:
-    parts = []
-    if found.assumed_s >= SHOWN_FROM_S:
-        parts.append(f"{found.assumed_s:.1f} not measured")
-    causes = {cause: seconds for cause, seconds in found.by_cause.items() if seconds >= SHOWN_FROM_S}
-    if causes.keys() - {"moves"}:
-        parts.append("by " + ", ".join(f"{cause.replace('_', ' ')} {s:.1f}" for cause, s in causes.items()))
-    if found.in_flight_s >= SHOWN_FROM_S:
-        parts.append(f"{found.in_flight_s:.1f} more under way")
-    if found.since is not None and now - found.since < WINDOW_S:
-        parts.append(f"counted for {time_span(now - found.since)} only")
-    if found.unmeasured:
-        workers = counted(found.unmeasured, "worker")
-        parts.append(f"unknown how long rebalances pause {workers}")
-    return f" ({', '.join(parts)})" if parts else ""
+    unknown = f", unknown how long rebalances pause {counted(found.unmeasured, 'worker')}" if found.unmeasured else ""
+    return f"{found.used_text(now)}{unknown}{_room(found, now)}"
 
 
 def _room(found: DisruptionStatus, now: float) -> str:

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.cli.operator import DONE, CommandError, Target, console, events_of, new_table, print_json
+from trimtab_controller.cli.operator import CommandError, Target, console, events_of, new_table, print_json
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.preview import informed, read_cluster_state
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
+from trimtab_process.exit_codes import DONE
 from trimtab_protocol.console_documents import (
     KeyGroupWhy,
     PlanExplanation,

@@ -27,7 +27,9 @@ from trimtab_controller.execution.disruption import (
 from trimtab_controller.execution.events import ExecutionLimits, WindowSeen
 from trimtab_controller.execution.state import ENDED, Execution, Handover, HandoverPhase, Round, ScalingPhase
 from trimtab_controller.execution.step import Step
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.status import CauseStatus, DisruptionStatus
 from trimtab_protocol.wording import time_span
 
 RELEASED = frozenset({HandoverPhase.RELEASING, HandoverPhase.RESOLVING})
@@ -112,27 +114,18 @@ class BudgetUse:
     @property
     def text(self) -> str:
         """How much is used, for an operator."""
-        of = "" if self.limit_s is None else f" of {self.limit_s:g}"
-        unmeasured = f", {self.assumed_s:.1f} of them not measured" if self.assumed_s >= 0.05 else ""
-        under_way = f", {self.in_flight_s:.1f} more under way" if self.in_flight_s >= 0.05 else ""
-        parts = f"{unmeasured}{self._causes_text}{under_way}{self.unknown_text}"
-        return f"{self.used_s:.1f}{of} paused key-group seconds in the last hour{parts}"
+        return self.status().used_text(self.now)
 
-    @property
-    def _causes_text(self) -> str:
-        """What has used it; empty if only moves have."""
-        found = self.causes
-        if not found.keys() - {Cause.MOVES}:
-            return ""
-        return "".join(f", {seconds:.1f} by {cause.replace('_', ' ')}" for cause, seconds in found.items())
-
-    @property
-    def unknown_text(self) -> str:
-        """What is not known of the last hour; empty if it was counted from its begin on."""
-        if self.since is None:
-            return ", not counted yet"
-        counted_s = self.now - self.since
-        return "" if counted_s >= WINDOW_S else f", counted for {time_span(counted_s)} only"
+    def status(self, unmeasured: int | None = None) -> DisruptionStatus:
+        """What the controller's status says; `unmeasured` = workers of which the last window does not say all of it."""
+        return copied(
+            DisruptionStatus,
+            self,
+            fits=self.fits,
+            free_at=None if self.limit_s is None else self.free_at(),
+            causes=tuple(CauseStatus(cause=str(cause), used_s=seconds) for cause, seconds in self.causes.items()),
+            unmeasured=unmeasured,
+        )
 
     def room_text(self, key_groups: int = 1) -> str:
         """When there is room again."""

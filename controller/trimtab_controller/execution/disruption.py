@@ -16,8 +16,9 @@ from typing import Annotated, ClassVar
 from trimtab_protocol.messages.codec import Most, Range, Wire, WrittenAs
 from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.status import BUDGET_WINDOW_S
 
-WINDOW_S = 3600.0
+WINDOW_S = BUDGET_WINDOW_S
 """How long a pause counts."""
 BUCKET_S = 120.0
 """Pauses that end within so long of each other are counted together, and cease to count with the last of them."""

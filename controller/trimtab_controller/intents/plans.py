@@ -31,6 +31,7 @@ from trimtab_controller.intents.change import (
     worker_named,
 )
 from trimtab_controller.plan import Plan
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.events import Event, EventKind
 from trimtab_protocol.messages.intents import (
@@ -43,7 +44,6 @@ from trimtab_protocol.messages.intents import (
     Reject,
     RequestedMove,
     RollingRestart,
-    encode_intent,
 )
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
 from trimtab_protocol.messages.report import WorkerState
@@ -196,7 +196,7 @@ def _wish(asked: Asked, moves: Sequence[RequestedMove], undoes: str | None = Non
         wish = MoveKeyGroups(moves=tuple(moves), by=asked.by, at=asked.at, reason=asked.reason, undoes=undoes)
     except ValueError as error:
         raise ChangeRefused(RefusalKind.INVALID, str(error)) from error
-    if (size := len(encode_intent(wish))) > MAX_BYTES:
+    if (size := len(encoded(wish))) > MAX_BYTES:
         raise ChangeRefused(
             RefusalKind.INVALID, f"found {size} bytes of names, expected {MAX_BYTES} at most: move fewer at once"
         )

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import zstandard
 
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault
-from trimtab_protocol.messages.snapshot import MAX_SNAPSHOT_BYTES, Snapshot, decode_snapshot, encode_snapshot
+from trimtab_protocol.messages.snapshot import MAX_SNAPSHOT_BYTES, Snapshot, encode_snapshot
 
 
 @contextmanager
@@ -108,7 +109,7 @@ class Reassembler:
         packed = b"".join(self._parts[index] for index in range(chunk.count))
         self._parts, self._done = {}, True
         with collector_paused():
-            snapshot = decode_snapshot(unpack(packed))
+            snapshot = decoded(unpack(packed), Snapshot)
         if snapshot.cluster != self._cluster:
             raise BadMessage(Fault.CLUSTER, "cluster", snapshot.cluster, self._cluster)
         return snapshot

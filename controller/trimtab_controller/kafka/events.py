@@ -10,8 +10,9 @@ from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.reader import drain, partitions_of, reading, since
 from trimtab_process.kafka_errors import is_transient
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.events import Event, decode_event
+from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.names import Topics
 
 MAX_EVENTS = 20_000
@@ -32,7 +33,7 @@ class Readable:
     def take(self, message: Message) -> Event | None:
         """The event, if it is new."""
         try:
-            event = decode_event(message.value())
+            event = decoded(message.value(), Event)
         except BadMessage:
             self.refused += 1
             return None
@@ -61,13 +62,13 @@ class EventsRead:
     readable: Readable
 
 
-def newest_events(consumer: Consumer, topic: str, most: int) -> list[TopicPartition]:
-    """Where to begin in order to read so many events, or a few more.  Raises ReadError, KafkaException."""
+def newest_events(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    """Where to begin in order to read MAX_EVENTS events, or a few more.  Raises ReadError, KafkaException."""
     found = []
     for partition in partitions_of(consumer, topic):
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_LIMIT_S)
         # The end of a transaction takes an offset too, so these are at least half as many events.
-        found.append(TopicPartition(topic, partition, max(low, high - 2 * most)))
+        found.append(TopicPartition(topic, partition, max(low, high - 2 * MAX_EVENTS)))
     return found
 
 
@@ -76,7 +77,7 @@ def read_events(connection: Connection, topics: Topics, at: float) -> EventsRead
     readable = Readable(topics.cluster)
     with reading(connection, "events") as consumer:
         places = since(consumer, topics.events, at)
-        newest = {place.partition: place.offset for place in newest_events(consumer, topics.events, MAX_EVENTS)}
+        newest = {place.partition: place.offset for place in newest_events(consumer, topics.events)}
         for place in places:
             place.offset = max(place.offset, newest[place.partition])
         found = drain(consumer, places)

@@ -14,8 +14,9 @@ from trimtab_controller.kafka.connection import Connection, StoppedError, ensure
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.publisher import Publisher, Record
 from trimtab_controller.kafka.reader import drain, envelope_of, reading, starts
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.host_keys import MAX_KEYS, HostKeys, decode_host_keys, encode_host_keys
+from trimtab_protocol.messages.host_keys import MAX_KEYS, HostKeys, decode_host_keys
 from trimtab_protocol.messages.names import HostId, Topics, keys_transactional_id
 from trimtab_protocol.signing.envelope import SignatureTrust
 from trimtab_protocol.signing.keys import BadKey, KeyId, PublicKey, SigningKey
@@ -143,10 +144,7 @@ def change_keys(
     if stopping():
         raise StoppedError
     publisher.publish(
-        [
-            Record(topic=topics.keys, key=record.host.encode(), value=encode_host_keys(record), signed=True)
-            for record in records
-        ]
+        [Record(topic=topics.keys, key=record.host.encode(), value=encoded(record), signed=True) for record in records]
     )
     for record in records:
         known.take(record)
@@ -184,11 +182,7 @@ def revoking(cluster: str, host: HostId, key: KeyId | None, by: str) -> Change:
 
 def sign_again(records: Records, _now: float) -> Sequence[HostKeys]:
     """All records as they are: the controller's present key signs them."""
-    return [*_sorted(records.values())]
-
-
-def _sorted(records: Iterable[HostKeys]) -> list[HostKeys]:
-    return sorted(records, key=lambda record: record.host)
+    return sorted(records.values(), key=lambda record: record.host)
 
 
 def _later(now: float, before: HostKeys | None) -> float:

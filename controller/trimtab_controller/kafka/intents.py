@@ -6,14 +6,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from trimtab_controller.kafka.connection import Connection
 from trimtab_process.kafka_errors import NO_TOPIC_YET, UNKNOWN_TOPIC, error_text
-from trimtab_protocol.messages.intents import (
-    Intent,
-    TakenBack,
-    decode_intent,
-    encode_intent,
-    encode_taken_back,
-    taken_back_in,
-)
+from trimtab_protocol.messages.codec import encoded
+from trimtab_protocol.messages.intents import Intent, TakenBack, decode_intent, encode_taken_back, taken_back_in
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
 from trimtab_protocol.settings.kafka import ONE_AT_A_TIME
 
@@ -82,7 +76,7 @@ def _written(key: str, said: Intent | TakenBack | None) -> tuple[bytes, bytes | 
         header = encode_taken_back(said)
         taken_back_in([header])
         return key.encode(), None, [header]
-    value = encode_intent(said)
+    value = encoded(said)
     decode_intent(key.encode(), value)
     return key.encode(), value, []
 

@@ -17,7 +17,8 @@ from trimtab_controller.kafka.chunks import Reassembler, read_chunk
 from trimtab_controller.kafka.host_keys import take_all, take_keys
 from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_controller.kafka.reader import envelope_of
-from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.commands import UNVERIFIED, Ack
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER
 from trimtab_protocol.messages.intents import Intent, TakenBack, decode_intent, taken_back_in
@@ -172,7 +173,7 @@ class Inbox:
             raise BadMessage(fault, "headers", key, "a signature by a key of this host")
         if fault is not None:
             self.unsigned[self._topics.acks, fault] += 1
-        ack = decode_ack(value)
+        ack = decoded(value, Ack)
         self._check_cluster(ack.cluster)
         self._check_time(ack.at, "at")
         if ack.host.encode() != key:

@@ -8,12 +8,12 @@ from trimtab_controller.execution.events import Publish
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
 from trimtab_controller.kafka.publisher import Record
-from trimtab_protocol.messages.commands import encode_command
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, Fault
 from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import records_of as placement_records_of
-from trimtab_protocol.messages.status import Status, encode_status, status_key
+from trimtab_protocol.messages.status import Status, status_key
 from trimtab_protocol.signing.keys import KeyId, SigningKey
 
 KEPT_CONCERNS = 100
@@ -36,7 +36,7 @@ def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics, *,
             for record in placement_records(placement, action.before.get(placement.app), topics)
         ),
         *(
-            Record(topic=topics.commands, key=command.host.encode(), value=encode_command(command), signed=True)
+            Record(topic=topics.commands, key=command.host.encode(), value=encoded(command), signed=True)
             for command in action.commands
         ),
         *(Record(topic=topics.intents, key=key.encode(), value=None) for key in action.answered),
@@ -53,10 +53,10 @@ def placement_records(placement: Placement, before: Placement | None, topics: To
 
 def status_record(status: Status, topics: Topics) -> Record:
     """The record of the status; if that is too large for a message, without workers and apps, counted as rejected."""
-    value = encode_status(status)
+    value = encoded(status)
     if len(value) > MAX_MESSAGE_BYTES:
         rejected = {**status.rejected, f"{topics.status}.{Fault.OVERSIZED}": 1}
-        value = encode_status(
+        value = encoded(
             replace(
                 status,
                 nodes=(),

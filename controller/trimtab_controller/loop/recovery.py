@@ -11,7 +11,6 @@ from trimtab_controller.decider.memory.forecasts import (
     KEY_PREFIX,
     DemandRecord,
     Forecasts,
-    decode_demand,
     series_of,
 )
 from trimtab_controller.decider.memory.remote_costs import Recalled
@@ -24,12 +23,13 @@ from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_controller.kafka.reader import Reading, at_offsets, drain, reading, starts
 from trimtab_controller.loop.inbox import ACKS_AT_ONCE, MAX_INTENTS, Inbox
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
-from trimtab_protocol.messages.commands import decode_command
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.intents import TakenBack
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics
 from trimtab_protocol.messages.placement import Placement
-from trimtab_protocol.messages.status import RemoteCostStatus, Status, decode_status, status_key
+from trimtab_protocol.messages.status import RemoteCostStatus, Status, status_key
 from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import KeyId
 
@@ -139,7 +139,7 @@ def _last_commanded(consumer: Consumer, topics: Topics, inbox: Inbox) -> Epoch:
     for message in drain(consumer, starts(consumer, [topics.commands])).messages:
         if inbox.vouches(message):
             try:
-                newest = max(newest, decode_command(message.value()).epoch)
+                newest = max(newest, decoded(message.value(), Command).epoch)
             except BadMessage as error:
                 log.warning("ignoring a command that cannot be read: %s", error)
     return newest
@@ -174,7 +174,7 @@ def _status(found: Reading, topics: Topics) -> dict[bytes, Status]:
     told = {}
     for message in found.latest(topics.status):
         try:
-            told[message.key()] = decode_status(message.value())
+            told[message.key()] = decoded(message.value(), Status)
         except BadMessage as error:
             log.warning("cannot read the predecessor's status, so its decisions and rounds are not shown: %s", error)
     return told
@@ -200,7 +200,7 @@ def recalled_demand(messages: Iterable[Message], settings: ForecastSettings) -> 
         if value is None:
             continue
         try:
-            demand.append(decode_demand(value))
+            demand.append(decoded(value, DemandRecord))
         except BadMessage as error:
             log.warning("cannot read the record %r of demand, so it counts as unknown: %s", key, error)
     return Forecasts(settings=settings, series=series_of(demand))

@@ -15,7 +15,6 @@ from trimtab_controller.decider.values.decision import Decision, SizeVerdict, Sk
 from trimtab_controller.decider.values.reasons import Concern, NotReady
 from trimtab_controller.decider.values.rules import KnownRule, still_wanted
 from trimtab_controller.decider.window.collocation import Together
-from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.execution.journal import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Proposal, Round, ScalingPhase
 from trimtab_controller.execution.windows import unmeasured
@@ -35,11 +34,9 @@ from trimtab_protocol.messages.status import (
     AppStatus,
     BalanceStatus,
     CapacityStatus,
-    CauseStatus,
     CollocationStatus,
     ConcernStatus,
     DecisionStatus,
-    DisruptionStatus,
     FixedStatus,
     ForecastStatus,
     HoldStatus,
@@ -282,8 +279,8 @@ def _apps(now: float, decider: Decider, execution: Execution) -> tuple[AppStatus
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
                 mode=str(decider.plans.of(app)),
                 restart=_restart(now, under_way.get(app), decider, execution),
-                disruption=disruption_status(
-                    decider.budget.use(now, execution, app), None if silent is None else silent.get(app, 0)
+                disruption=decider.budget.use(now, execution, app).status(
+                    None if silent is None else silent.get(app, 0)
                 ),
             )
         )
@@ -371,18 +368,6 @@ def _warm(row: Round) -> str:
         return ""
     found = row.recovery
     return f", warm after {found.measured_s:.1f} s ({found.planned_s:.1f} planned, bound {found.bound_s:.1f})"
-
-
-def disruption_status(use: BudgetUse, unmeasured: int | None) -> DisruptionStatus:
-    """What an app has used of its budget; `unmeasured` = workers of which the last window does not say all of it."""
-    return copied(
-        DisruptionStatus,
-        use,
-        fits=use.fits,
-        free_at=None if use.limit_s is None else use.free_at(),
-        causes=tuple(CauseStatus(cause=str(cause), used_s=seconds) for cause, seconds in use.causes.items()),
-        unmeasured=unmeasured,
-    )
 
 
 def forecast_status(told: ForecastReport | None) -> ForecastStatus | None:

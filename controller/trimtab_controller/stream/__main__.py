@@ -12,6 +12,7 @@ from pathlib import Path
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.stream.configuration import LEAD, STAND_BY, load
 from trimtab_controller.stream.outlet import Turns
+from trimtab_process.exit_codes import BAD_USAGE, DONE, FAILED
 from trimtab_process.logs import PlainFormatter, log_to_stderr
 from trimtab_process.toml_files import BadConfiguration
 
@@ -30,7 +31,7 @@ def main() -> int:
         configuration = load(options.config)
     except BadConfiguration as error:
         print(error, file=sys.stderr)
-        return 2
+        return BAD_USAGE
     sys.meta_path.insert(0, _WithoutPandas())
     # Imported after the configuration is known to be valid, because importing Spark takes seconds.
     from pyspark.errors import PySparkRuntimeError
@@ -47,8 +48,8 @@ def main() -> int:
         run(configuration, turns, lambda: stopped.is_set() or (options.with_parent and os.getppid() != parent))
     except (JarError, PySparkRuntimeError) as error:  # for example, no Java
         logging.getLogger(__name__).error("Spark does not run: %s", error)
-        return 1
-    return 0
+        return FAILED
+    return DONE
 
 
 class _WithoutPandas(MetaPathFinder):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from trimtab_process.private_files import read_private
 from trimtab_process.toml_files import read_toml
-from trimtab_protocol.messages.codec import Range, with_keys
+from trimtab_protocol.messages.codec import Range, section
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
@@ -112,17 +112,15 @@ def read_checking(signing: Fields) -> HostChecking:
     return HostChecking.OFF if found is None else found
 
 
-def read_stream_settings(section: Mapping[str, Any], path: str) -> StreamSettings:
+def read_stream_settings(document: Mapping[str, Any], path: str) -> StreamSettings:
     """Read the settings from a parsed section; `path` is its name in error messages.  Raises BadMessage."""
-    fields = Fields(section, path)
+    fields = Fields(document, path)
     settings = StreamSettings(
         checkpoint_dir=fields.text("checkpoint_dir"),
         expected_hosts=fields.optional("expected_hosts", lambda name: _read_hosts(fields, name)),
         spark=fields.optional("spark", lambda name: _read_spark(fields, name)) or {},
     )
-    settings = with_keys(settings, fields)
-    fields.done()
-    return settings
+    return section(settings, fields)
 
 
 def _read_hosts(fields: Fields, name: str) -> frozenset[HostId]:

@@ -13,9 +13,10 @@ import pyarrow as pa
 from trimtab_controller.stream.measures import ABSENCES, BASES, ENDED, FRESH, LEVELS, STATES, STEERS, SUMS, Kind, Row
 from trimtab_controller.stream.rows import table_of
 from trimtab_controller.stream.signatures import Verdict
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import HostId
-from trimtab_protocol.messages.report import MAX_CORES, HostSample, Report, WorkerSample, decode_report
+from trimtab_protocol.messages.report import MAX_CORES, HostSample, Report, WorkerSample
 
 Values = Sequence[float | None]
 _NOWHERE: tuple[Any, ...] = (None,) * 6
@@ -47,7 +48,7 @@ def sums_of(batch: pa.Table, *, cluster: str, window_ms: int) -> pa.Table | None
         *(batch[name].to_pylist() for name in ("key", "value", "arrival_ms")), strict=True
     ):
         try:
-            report = decode_report(value)
+            report = decoded(value, Report)
         except BadMessage:
             return None
         foreign = report.cluster != cluster or report.host.encode() != key

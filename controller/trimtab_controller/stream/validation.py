@@ -1,4 +1,4 @@
-"""Validates reports: SQL that names the fault of a report, by the same rules as `messages.report.decode_report`.
+"""Validates reports: SQL that names the fault of a report, by the same rules as the declaration of `messages.report`.
 
 A Python function per report would cost more than the rest of the stream, except where there are few (`small.py`); and
 `from_json` is silent about what it drops.

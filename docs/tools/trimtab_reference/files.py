@@ -6,19 +6,20 @@ Each key of an example is in turn left out or given a wrong value; the page says
 import copy
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trimtab_controller.cli.solve import SOLVE_SECONDS
 from trimtab_models.instances import scheduling, sizing, snapshot, topology
-from trimtab_models.instances.reading import BadInstance
-from trimtab_models.instances.scheduling import decode_scheduling
-from trimtab_models.instances.sizing import decode_sizing
-from trimtab_models.instances.snapshot import decode_snapshot
-from trimtab_models.instances.topology import decode_topology
+from trimtab_models.instances.reading import BadInstance, instance_in
+from trimtab_models.instances.scheduling import SchedulingInstance
+from trimtab_models.instances.sizing import SizingInstance
+from trimtab_models.instances.snapshot import BalanceInstance
+from trimtab_models.instances.topology import Topology
 from trimtab_models.solving import FAMILIES, SolveMethod, method_named
+from trimtab_protocol.messages.codec import members
 from trimtab_reference import ROOT
 from trimtab_reference.markdown import (
     code,
@@ -33,8 +34,6 @@ from trimtab_reference.markdown import (
 from trimtab_reference.source import Undocumented, file_of, texts_of
 
 EXAMPLES = ROOT / "examples" / "instances"
-FIELDS: Mapping[str, str] = {"from": "source", "to": "target"}
-"""Key -> field, where they have different names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +49,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A kind of instance; `decode` takes a decoded JSON document."""
+    """A kind of instance."""
 
     title: str
     example: Path
-    decode: Callable[[object], object]
+    kind: type
     methods: tuple[str, ...]
     parts: tuple[Part, ...]
     in_full: bool = False
@@ -69,7 +68,7 @@ FORMATS = (
     Format(
         title="Cluster",
         example=EXAMPLES / "cluster.json",
-        decode=decode_snapshot,
+        kind=BalanceInstance,
         methods=_methods("balance", "albic", "elastic"),
         in_full=True,
         parts=(
@@ -84,7 +83,7 @@ FORMATS = (
     Format(
         title="Tasks",
         example=EXAMPLES / "tasks.json",
-        decode=decode_scheduling,
+        kind=SchedulingInstance,
         methods=_methods("dyndl"),
         parts=(
             Part(title="the document", at=(), cls=scheduling.SchedulingInstance),
@@ -97,7 +96,7 @@ FORMATS = (
     Format(
         title="Topology",
         example=EXAMPLES / "topology.json",
-        decode=decode_topology,
+        kind=Topology,
         methods=_methods("placement"),
         parts=(
             Part(title="the document", at=(), cls=topology.Topology),
@@ -109,13 +108,13 @@ FORMATS = (
     Format(
         title="Machines",
         example=EXAMPLES / "machines.json",
-        decode=decode_sizing,
+        kind=SizingInstance,
         methods=_methods("sizing"),
         parts=(
             Part(title="the document", at=(), cls=sizing.SizingInstance),
             Part(title="machines[]", at=("machines", 0), cls=sizing.Machine),
             Part(title="operators[]", at=("operators", 0), cls=sizing.CostedOperator),
-            Part(title="edges[]", at=("edges", 0), cls=topology.Edge),
+            Part(title="edges[]", at=("edges", 0), cls=sizing.UnkeyedEdge),
         ),
     ),
 )
@@ -137,8 +136,8 @@ def render() -> str:
 
 def _format(format_: Format) -> Iterator[str]:
     document = json.loads(format_.example.read_text(encoding="utf-8"))
-    format_.decode(document)
-    reader = file_of(format_.decode.__module__)
+    instance_in(document, format_.kind)
+    reader = file_of(format_.kind.__module__)
     assert reader is not None
     yield f"## {format_.title}"
     modules = [file_of(module) for module in dict.fromkeys(FAMILIES[name] for name in format_.methods)]
@@ -179,24 +178,19 @@ def result_keys(method: SolveMethod) -> dict[str, str]:
 
 def _rows(format_: Format, document: Mapping[str, Any], part: Part) -> Iterator[tuple[str, str, str]]:
     texts = texts_of(part.cls)
-    fields = {field.name: field for field in dataclasses.fields(part.cls)}
-    known = known_keys(format_, document, part)
-    for key in known:
-        name = FIELDS.get(key, key) if FIELDS.get(key, key) in fields else key
-        text = {"version": "Of this format.", "kind": "Which of the two forms of a cost."}.get(key) or texts.get(name)
+    fields = {member.keys[0]: member for member in members(part.cls)}
+    for key in known_keys(format_, document, part):
+        text = "Of this format." if key == "version" else texts.get(fields[key].name)
         if not text:
-            raise Undocumented(f'{part.cls.__module__}: {part.cls.__name__}.{name} needs a """docstring""" below it')
-        default = "" if _is_required(format_, document, part, key) else f"; {_default(fields[name])}"
+            raise Undocumented(f'{part.cls.__module__}: {part.cls.__name__}: {key} needs a """docstring""" below it')
+        default = "" if key == "version" else _default(fields[key].default)
         yield code(key), escaped(_type(format_, document, part, key)) + default, text
 
 
 def known_keys(format_: Format, document: Mapping[str, Any], part: Part) -> list[str]:
-    """The keys of the example, in their order; every key that the reader knows must be among them."""
+    """The keys of the example, in their order; every key of the class must be among them."""
     keys = list(_object(document, part))
-    error = _refusal(format_, document, part, "no such key", 0)
-    assert error is not None
-    missing = set(error.expected.removeprefix("one of ").split(", ")) - set(keys)
-    if missing and not part.title.startswith("servers[].g"):  # of its two forms each has its own keys
+    if missing := {member.keys[0] for member in members(part.cls)} - set(keys):
         raise Undocumented(f"{format_.example}: {part.title} does not show {sorted(missing)}")
     return keys
 
@@ -204,7 +198,7 @@ def known_keys(format_: Format, document: Mapping[str, Any], part: Part) -> list
 def _type(format_: Format, document: Mapping[str, Any], part: Part, key: str) -> str:
     error = _refusal(format_, document, part, key, object())
     assert error is not None, key
-    if error.expected != "a list":
+    if error.expected != "an array":
         return without_article(error.expected)
     value = _object(document, part)[key]
     if not value or isinstance(value[0], dict):
@@ -214,24 +208,16 @@ def _type(format_: Format, document: Mapping[str, Any], part: Part, key: str) ->
     return f"list; each {element.expected}"
 
 
-def _default(field: "dataclasses.Field[Any]") -> str:
-    match field.default:
+def _default(default: object) -> str:
+    match default:
         case bool(value):
-            return f"default {code(str(value).lower())}"
+            return f"; default {code(str(value).lower())}"
         case float() | int() as value:
-            return f"default {code(f'{value:g}')}"
+            return f"; default {code(f'{value:g}')}"
+        case dataclasses.MISSING:
+            return ""
         case _:
-            return "optional"
-
-
-def _is_required(format_: Format, document: Mapping[str, Any], part: Part, key: str) -> bool:
-    changed = copy.deepcopy(dict(document))
-    del _object(changed, part)[key]
-    try:
-        format_.decode(changed)
-    except BadInstance as error:
-        return error.found == "nothing"
-    return False
+            return "; optional"
 
 
 def _refusal(format_: Format, document: Mapping[str, Any], part: Part, key: str, value: object) -> BadInstance | None:
@@ -239,7 +225,7 @@ def _refusal(format_: Format, document: Mapping[str, Any], part: Part, key: str,
     changed = copy.deepcopy(dict(document))
     _object(changed, part)[key] = value
     try:
-        format_.decode(changed)
+        instance_in(changed, format_.kind)
     except BadInstance as error:
         return error
     return None

@@ -12,7 +12,8 @@ from flights.replay import Sent
 from flights.verify import Answers, Events, compare, count_events, expected_sums, flights_sent
 from flights.watch import read_snapshots
 from flights.wire import APP, DELAYS, EXTRACT, SOURCE, SUMS, TOTALS, decode_source, decode_total
-from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, decode_command
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -44,8 +45,8 @@ def gather(bootstrap: str, topics: Topics, sent: Sent) -> Evidence:
     delays = list(read_topic(bootstrap, DELAYS))
     totals = list(read_topic(bootstrap, TOTALS))
     outputs = [decode_total(row.key, row.value) for row in totals if row.key is not None and row.value is not None]
-    commands = [decode_command(row.value) for row in read_topic(bootstrap, topics.commands)]
-    acks = [decode_ack(row.value) for row in read_topic(bootstrap, topics.acks)]
+    commands = [decoded(row.value, Command) for row in read_topic(bootstrap, topics.commands)]
+    acks = [decoded(row.value, Ack) for row in read_topic(bootstrap, topics.acks)]
     return Evidence(
         events=count_events(flights, outputs),
         answers=compare(expected_sums(flights), read_table(bootstrap)),

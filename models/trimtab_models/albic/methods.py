@@ -1,6 +1,7 @@
 """The collocation methods of the file contract."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pymetis  # noqa: F401  (as OR-Tools, see below)
@@ -11,7 +12,8 @@ from trimtab_models.albic.problem import problem_of
 from trimtab_models.albic.solve import AlbicResult, solve, solve_on_hosts
 from trimtab_models.balance.hosts import limits_in
 from trimtab_models.balance.result import BALANCE_RESULT, describe_alert, encode_result
-from trimtab_models.instances.snapshot import BalanceInstance, parse_snapshot
+from trimtab_models.instances.reading import parsed_instance
+from trimtab_models.instances.snapshot import BalanceInstance
 from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
 
 ALBIC_RESULT = BALANCE_RESULT | {
@@ -56,13 +58,13 @@ def _cola(instance: BalanceInstance, stop: StopRule, seed: int) -> PlanDocument 
 
 METHODS: Mapping[str, SolveMethod] = {
     "albic": SolveMethod(
-        read=parse_snapshot,
+        read=partial(parsed_instance, kind=BalanceInstance),
         solve=_albic,
         text="Balances, and brings key groups that exchange tuples onto one node, within a load distance (ALBIC).",
         result=ALBIC_RESULT,
     ),
     "cola": SolveMethod(
-        read=parse_snapshot,
+        read=partial(parsed_instance, kind=BalanceInstance),
         solve=_cola,
         text="Baseline: partitions the graph of key groups from scratch, as COLA does; it ignores the budget.",
         result=BALANCE_RESULT,

@@ -7,7 +7,8 @@ from trimtab_models.balance.hosts import limits_in, solve_on_hosts
 from trimtab_models.balance.problem import BalanceProblem, problem_of
 from trimtab_models.balance.result import BALANCE_RESULT, BalanceResult, describe_alert, encode_result
 from trimtab_models.balance.solve import BalanceParams, solve, solve_flux
-from trimtab_models.instances.snapshot import BalanceInstance, parse_snapshot
+from trimtab_models.instances.reading import parsed_instance
+from trimtab_models.instances.snapshot import BalanceInstance
 from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
 
 
@@ -27,7 +28,9 @@ def _method(name: str, text: str, solver: Callable[..., BalanceResult | Infeasib
             warnings=tuple(describe_alert(instance, alert) for alert in result.alerts),
         )
 
-    return SolveMethod(read=parse_snapshot, solve=planned, text=text, result=BALANCE_RESULT)
+    return SolveMethod(
+        read=partial(parsed_instance, kind=BalanceInstance), solve=planned, text=text, result=BALANCE_RESULT
+    )
 
 
 METHODS: Mapping[str, SolveMethod] = {

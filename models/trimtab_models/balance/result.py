@@ -1,6 +1,5 @@
 """The result of a balance solver, and its document in the file contract."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,14 +90,10 @@ def encode_result(instance: BalanceInstance, result: BalanceResult, *, method: s
         "mean_load": problem.mean,
         "node_loads": dict(zip(node_ids, loads.tolist(), strict=True)),
         "migrations": result.score.migrations,
-        "cost_bytes": _total(instance.key_groups[k].cost_bytes for k in changed if problem.home[k] != UNPLACED),
+        "cost_bytes": sum(instance.key_groups[k].cost_bytes for k in changed if problem.home[k] != UNPLACED),
         "collocation_before": collocation(instance, problem.home),
         "collocation": collocation(instance, result.allocation),
     }
-
-
-def _total(costs: Iterable[float]) -> float:
-    return sum(costs)
 
 
 def collocation(instance: BalanceInstance, allocation: Ints) -> float:

@@ -11,7 +11,8 @@ from trimtab_models.dyndl.offline import solve_list, solve_offline
 from trimtab_models.dyndl.online import OnlineParams, WaitingRule, solve_online
 from trimtab_models.dyndl.problem import problem_of
 from trimtab_models.dyndl.result import SCHEDULE_RESULT, ScheduleResult, encode_schedule
-from trimtab_models.instances.scheduling import SchedulingInstance, parse_scheduling
+from trimtab_models.instances.reading import parsed_instance
+from trimtab_models.instances.scheduling import SchedulingInstance
 from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
 
 TEXTS = {
@@ -32,7 +33,7 @@ def _method(name: str, text: str, solver: Callable[..., ScheduleResult | Infeasi
             return result
         return PlanDocument(document=encode_schedule(instance, problem, result, method=name))
 
-    return SolveMethod(read=parse_scheduling, solve=planned, text=text, result=result)
+    return SolveMethod(read=partial(parsed_instance, kind=SchedulingInstance), solve=planned, text=text, result=result)
 
 
 METHODS: Mapping[str, SolveMethod] = {

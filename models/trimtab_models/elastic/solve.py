@@ -10,6 +10,7 @@ key group of a lost host cannot stay, so it goes where the balance model puts it
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible, problem_of
 from trimtab_models.balance.result import BALANCE_RESULT, BalanceResult, describe_alert, encode_result
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, ResourceDemands, match
-from trimtab_models.instances.snapshot import BalanceInstance, parse_snapshot
+from trimtab_models.instances.reading import parsed_instance
+from trimtab_models.instances.snapshot import BalanceInstance
 from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
 
 
@@ -123,7 +125,7 @@ def _warnings(instance: BalanceInstance, problem: BalanceProblem, result: Elasti
 
 METHODS: Mapping[str, SolveMethod] = {
     "elastic": SolveMethod(
-        read=parse_snapshot,
+        read=partial(parsed_instance, kind=BalanceInstance),
         solve=_planned,
         text="Re-places only the key groups of lost and marked nodes, by greedy matching (Elastic Allocator).",
         result=BALANCE_RESULT,

@@ -6,21 +6,11 @@ remote cost; in values this is `math.inf`.
 
 import math
 from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
-from trimtab_models.instances.reading import (
-    BadInstance,
-    check_distinct,
-    check_number,
-    check_text,
-    check_version,
-    is_finite,
-    located,
-    parse_document,
-    read_each,
-    read_list,
-    read_object,
-    shown,
-)
+from trimtab_models.instances.reading import BadInstance, check_distinct, is_finite
+from trimtab_protocol.messages.codec import FILE, FINITE, Needed, Range, Wire, WrittenAs, converted, document
+from trimtab_protocol.messages.decode import as_json
 
 VERSION = 1
 LOCAL_COST = 1.0
@@ -28,23 +18,31 @@ DEFAULT_WAIT = 3.0
 AMOUNT = 'a finite number >= 0, or "inf"'
 
 
+def _read_amount(found: Any) -> float:
+    if found == "inf":
+        return math.inf
+    if type(found) not in (int, float) or not 0 <= found <= FINITE.high:
+        raise BadInstance("", as_json(found), AMOUNT)
+    return float(found)
+
+
+Amount = Annotated[float, WrittenAs(Any, lambda amount: "inf" if amount == math.inf else amount, _read_amount)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AffineCost:
     """g(n) = a + b * min(n, cap); `cap` None = no cap.  A remote task costs at least as much as a local one."""
 
-    a: float
+    kind: Annotated[str, Needed()] = "affine"
+    """Tells it from the other form of a cost."""
+    a: Annotated[float, Range(-FINITE.high, FINITE.high, "a finite number")]
     """Cost without other remote tasks, less `b`."""
     b: float
     """What each remote task adds to the cost of all."""
-    cap: float | None = None
+    cap: Annotated[float | None, Needed()] = None
     """At most this many remote tasks slow each other down; null: any number."""
 
     def __post_init__(self) -> None:
-        if not _is_number(self.a):
-            raise BadInstance(".a", shown(self.a), "a finite number")
-        check_number(".b", self.b)
-        if self.cap is not None:
-            check_number(".cap", self.cap)
         if not self.at(1) >= LOCAL_COST:
             raise BadInstance("", f"a cost of {self.at(1)} for one remote task", "at least 1, what a local task costs")
 
@@ -57,17 +55,19 @@ class AffineCost:
 class TableCost:
     """g(n) = values[n - 1], constant beyond the end; non-decreasing, at least 1, `inf` allowed."""
 
-    values: tuple[float, ...]
+    kind: Annotated[str, Needed()] = "table"
+    """Tells it from the other form of a cost."""
+    values: tuple[Amount, ...]
     """Cost of each remote task where 1, 2, ... of them run."""
 
     def __post_init__(self) -> None:
         if not self.values:
-            raise BadInstance(".values", "an empty list", "at least g(1)")
+            raise BadInstance("values", "an empty list", "at least g(1)")
         least = LOCAL_COST
         for position, value in enumerate(self.values):
             if not value >= least:
                 expected = f"at least {least}: " + ("g never decreases" if position else "what a local task costs")
-                raise BadInstance(f".values[{position}]", shown(value), expected)
+                raise BadInstance(f"values[{position}]", as_json(value), expected)
             least = value
 
     def at(self, n: float) -> float:
@@ -76,6 +76,16 @@ class TableCost:
 
 
 RemoteCost = AffineCost | TableCost
+KINDS = {"affine": AffineCost, "table": TableCost}
+
+
+def _read_cost(found: dict[str, Any]) -> RemoteCost:
+    if "kind" not in found:
+        raise BadInstance("kind", "nothing", "this key")
+    kind = found["kind"]
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise BadInstance("kind", as_json(kind), '"affine" or "table"')
+    return converted(found, KINDS[kind], defaults=FILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +94,10 @@ class SchedulingServer:
 
     id: str
     """Name of the server."""
-    cores: tuple[float, ...]
+    cores: tuple[Amount, ...]
     """When each core is free."""
-    g: RemoteCost
+    g: Annotated[RemoteCost, WrittenAs(dict[str, Any], document, _read_cost)]
     """Cost of a remote task, by how many of them the server runs."""
-
-    def __post_init__(self) -> None:
-        check_text(".id", self.id)
-        for position, load in enumerate(self.cores):
-            if not load >= 0:
-                raise BadInstance(f".cores[{position}]", shown(load), AMOUNT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,18 +110,19 @@ class Task:
     """Servers that hold its data."""
 
     def __post_init__(self) -> None:
-        check_text(".id", self.id)
         if len(set(self.replicas)) < len(self.replicas):
             first = {id_: at for at, id_ in reversed(list(enumerate(self.replicas)))}
             position = next(at for at, id_ in enumerate(self.replicas) if first[id_] < at)
             raise BadInstance(
-                f".replicas[{position}]", shown(self.replicas[position]), "a server named once in this list"
+                f"replicas[{position}]", as_json(self.replicas[position]), "a server named once in this list"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingInstance:
     """Servers and their tasks; `wait` = time that a core waits under the waiting policies."""
+
+    WIRE: ClassVar = Wire(version=VERSION, version_key="version")
 
     servers: tuple[SchedulingServer, ...]
     """Where tasks can run."""
@@ -127,85 +132,24 @@ class SchedulingInstance:
     """How long `delay` holds an idle core back from remote tasks; `dyndl-on` at least as long."""
 
     def __post_init__(self) -> None:
-        check_distinct(".servers", (server.id for server in self.servers))
-        check_distinct(".tasks", (task.id for task in self.tasks))
-        check_number(".wait", self.wait)
+        check_distinct("servers", (server.id for server in self.servers))
+        check_distinct("tasks", (task.id for task in self.tasks))
         self._check_sums()
         known = {server.id for server in self.servers}
         for position, task in enumerate(self.tasks):
             for at, replica in enumerate(task.replicas):
                 if replica not in known:
-                    raise BadInstance(f".tasks[{position}].replicas[{at}]", shown(replica), "the id of a server")
+                    raise BadInstance(f"tasks[{position}].replicas[{at}]", as_json(replica), "the id of a server")
 
     def _check_sums(self) -> None:
         """Raises BadInstance if a sum of finite numbers overflows."""
         loads = sum(load for server in self.servers for load in server.cores if load < math.inf)
         if not is_finite(loads):
-            raise BadInstance(".servers", "a sum of loads beyond every number", "a finite sum")
+            raise BadInstance("servers", "a sum of loads beyond every number", "a finite sum")
         tasks = max(1, len(self.tasks))
         for position, server in enumerate(self.servers):
             if not is_finite(loads + tasks * _largest(server.g, tasks)):
-                raise BadInstance(f".servers[{position}].g", "a sum of costs beyond every number", "a finite sum")
-
-
-def parse_scheduling(text: str | bytes) -> SchedulingInstance:
-    """The instance in a JSON text. Raises `BadInstance`."""
-    return decode_scheduling(parse_document(text))
-
-
-def decode_scheduling(document: object) -> SchedulingInstance:
-    """The instance in a decoded JSON document. Raises `BadInstance`."""
-    with located("$"):
-        entry = read_object(document, ("version", "servers", "tasks"), ("wait",))
-        check_version(".version", entry["version"], VERSION)
-        return SchedulingInstance(
-            servers=read_each(entry["servers"], ".servers", _read_server),
-            tasks=read_each(entry["tasks"], ".tasks", _read_task),
-            wait=entry.get("wait", DEFAULT_WAIT),
-        )
-
-
-def _read_server(value: object) -> SchedulingServer:
-    entry = read_object(value, ("id", "cores", "g"), ())
-    with located(".g"):
-        cost = _read_cost(entry["g"])
-    return SchedulingServer(id=entry["id"], cores=_read_amounts(entry["cores"], ".cores"), g=cost)
-
-
-def _read_cost(value: object) -> RemoteCost:
-    match read_object(value, ("kind",), ("a", "b", "cap", "values"))["kind"]:
-        case "affine":
-            entry = read_object(value, ("kind", "a", "b", "cap"), ())
-            return AffineCost(a=entry["a"], b=entry["b"], cap=entry["cap"])
-        case "table":
-            entry = read_object(value, ("kind", "values"), ())
-            return TableCost(values=_read_amounts(entry["values"], ".values"))
-        case other:
-            raise BadInstance(".kind", shown(other), '"affine" or "table"')
-
-
-def _read_task(value: object) -> Task:
-    entry = read_object(value, ("id", "replicas"), ())
-    with located(".replicas"):
-        replicas = read_list(entry["replicas"])
-    for position, replica in enumerate(replicas):
-        check_text(f".replicas[{position}]", replica)
-    return Task(id=entry["id"], replicas=tuple(replicas))
-
-
-def _read_amounts(value: object, path: str) -> tuple[float, ...]:
-    """A list of numbers or "inf"."""
-    with located(path):
-        entries = read_list(value)
-    amounts: list[float] = []
-    for position, entry in enumerate(entries):
-        if entry == "inf":
-            amounts.append(math.inf)
-        elif _is_number(entry) and entry >= 0:
-            amounts.append(float(entry))
-        else:
-            raise BadInstance(f"{path}[{position}]", shown(entry), AMOUNT)
-    return tuple(amounts)
+                raise BadInstance(f"servers[{position}].g", "a sum of costs beyond every number", "a finite sum")
 
 
 def _largest(cost: RemoteCost, n: int) -> float:
@@ -213,8 +157,3 @@ def _largest(cost: RemoteCost, n: int) -> float:
     if isinstance(cost, TableCost):
         return max((value for value in cost.values if value < math.inf), default=0.0)
     return cost.at(n)
-
-
-def _is_number(value: object) -> bool:
-    """Whether `value` is a finite number; true and false are not."""
-    return (type(value) is float or type(value) is int) and is_finite(value)

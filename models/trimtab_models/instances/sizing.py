@@ -6,24 +6,12 @@ instance, both by machine type; `alpha` is tuples out per tuple in.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from trimtab_models.instances.reading import (
-    BadInstance,
-    check_amounts,
-    check_count,
-    check_distinct,
-    check_flag,
-    check_number,
-    check_text,
-    check_version,
-    located,
-    parse_document,
-    read_each,
-    read_object,
-    shown,
-    step,
-)
+from trimtab_models.instances.reading import AtLeastOne, BadInstance, Positive, check_distinct
 from trimtab_models.instances.topology import Edge, check_edges, check_total
+from trimtab_protocol.messages.codec import Needed, NotSent, Wire
+from trimtab_protocol.messages.decode import as_json, as_step
 
 VERSION = 1
 
@@ -36,10 +24,6 @@ class Machine:
     """Name of the machine."""
     type: str
     """Machines of one type cost an operator the same."""
-
-    def __post_init__(self) -> None:
-        check_text(".id", self.id)
-        check_text(".type", self.type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,52 +40,49 @@ class CostedOperator:
     """Type of machine to percent of it per instance (the paper's MET)."""
     source: bool = False
     """It emits tuples and receives none."""
-    instances: int | None = None
+    instances: AtLeastOne | None = None
     """How many run; `round-robin` needs it, `hetero` finds it."""
 
-    def __post_init__(self) -> None:
-        check_text(".id", self.id)
-        check_number(".alpha", self.alpha)
-        check_amounts(".cost", self.cost)
-        check_amounts(".fixed", self.fixed)
-        check_flag(".source", self.source)
-        if self.instances is not None:
-            check_count(".instances", self.instances, least=1)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnkeyedEdge(Edge):
+    """An edge of a file that does not say whether the key of a tuple chooses the instance."""
+
+    keyed: Annotated[bool, NotSent()] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingInstance:
     """A job whose size is sought.  Every source emits `source_rate`; `max_instances` None = no limit."""
 
+    WIRE: ClassVar = Wire(version=VERSION, version_key="version")
+
     machines: tuple[Machine, ...]
     """Where instances can run."""
-    source_rate: float
+    source_rate: Positive
     """Tuples per second that every source is to emit."""
     operators: tuple[CostedOperator, ...]
     """What the job consists of."""
-    edges: tuple[Edge, ...] = ()
+    edges: Annotated[tuple[UnkeyedEdge, ...], Needed()] = ()
     """Which operator sends to which."""
-    max_instances: int | None = None
+    max_instances: AtLeastOne | None = None
     """Of all operators together."""
 
     def __post_init__(self) -> None:
-        check_distinct(".machines", (machine.id for machine in self.machines))
-        check_number(".source_rate", self.source_rate, positive=True)
-        if self.max_instances is not None:
-            check_count(".max_instances", self.max_instances, least=1)
-        check_distinct(".operators", (operator.id for operator in self.operators))
-        check_total(".operators", (operator.instances for operator in self.operators))
-        check_edges(".edges", self.edges, [operator.id for operator in self.operators])
+        check_distinct("machines", (machine.id for machine in self.machines))
+        check_distinct("operators", (operator.id for operator in self.operators))
+        check_total("operators", (operator.instances for operator in self.operators))
+        check_edges("edges", self.edges, [operator.id for operator in self.operators])
         self._check_sources()
         self._check_costs()
 
     def _check_sources(self) -> None:
         sources = {operator.id for operator in self.operators if operator.source}
         if not sources:
-            raise BadInstance(".operators", "no source", "at least one operator that is a source")
+            raise BadInstance("operators", "no source", "at least one operator that is a source")
         for position, edge in enumerate(self.edges):
             if edge.target in sources:
-                raise BadInstance(f".edges[{position}].to", shown(edge.target), "an operator that is no source")
+                raise BadInstance(f"edges[{position}].to", as_json(edge.target), "an operator that is no source")
 
     def _check_costs(self) -> None:
         types = list(dict.fromkeys(machine.type for machine in self.machines))
@@ -109,46 +90,5 @@ class SizingInstance:
             for name, amounts in (("cost", operator.cost), ("fixed", operator.fixed)):
                 for type_ in types:
                     if type_ not in amounts:
-                        path = f".operators[{position}].{name}{step(type_)}"
+                        path = f"operators[{position}].{name}{as_step(type_)}"
                         raise BadInstance(path, "nothing", "a number for this type of machine")
-
-
-def parse_sizing(text: str | bytes) -> SizingInstance:
-    """The instance in a JSON text. Raises `BadInstance`."""
-    return decode_sizing(parse_document(text))
-
-
-def decode_sizing(document: object) -> SizingInstance:
-    """The instance in a decoded JSON document. Raises `BadInstance`."""
-    with located("$"):
-        keys = ("version", "machines", "source_rate", "operators", "edges")
-        entry = read_object(document, keys, ("max_instances",))
-        check_version(".version", entry["version"], VERSION)
-        machines = read_each(entry["machines"], ".machines", _read_machine)
-        operators = read_each(entry["operators"], ".operators", _read_operator)
-        edges = read_each(entry["edges"], ".edges", _read_edge)
-        if "max_instances" in entry:  # in a document, an absent key means no limit
-            check_count(".max_instances", entry["max_instances"], least=1)
-        return SizingInstance(
-            machines=machines,
-            source_rate=entry["source_rate"],
-            operators=operators,
-            edges=edges,
-            max_instances=entry.get("max_instances"),
-        )
-
-
-def _read_machine(value: object) -> Machine:
-    return Machine(**read_object(value, ("id", "type"), ()))
-
-
-def _read_operator(value: object) -> CostedOperator:
-    entry = read_object(value, ("id", "alpha", "cost", "fixed"), ("source", "instances"))
-    if "instances" in entry:
-        check_count(".instances", entry["instances"], least=1)
-    return CostedOperator(**entry)
-
-
-def _read_edge(value: object) -> Edge:
-    entry = read_object(value, ("from", "to"), ())
-    return Edge(source=entry["from"], target=entry["to"])

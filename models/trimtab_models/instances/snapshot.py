@@ -13,27 +13,14 @@ A reader that does not know these names finds limits of resources that no key gr
 key groups do use a resource of such a name, it is one like any other.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
-from trimtab_models.instances.reading import (
-    BadInstance,
-    check_amounts,
-    check_count,
-    check_distinct,
-    check_flag,
-    check_number,
-    check_text,
-    check_version,
-    is_finite,
-    located,
-    parse_document,
-    read_each,
-    read_object,
-    shown,
-    step,
-)
+from trimtab_models.instances.reading import BadInstance, Positive, check_distinct, is_finite
+from trimtab_protocol.messages.codec import Key, Needed, Text, Wire
+from trimtab_protocol.messages.decode import as_json, as_step
 
 LOAD = "load"
 KEPT = "kept_"
@@ -81,11 +68,11 @@ def hosts_in(limits: Sequence[Mapping[str, float]], usages: Iterable[Mapping[str
             its, _, resource = name.removeprefix(prefix).rpartition(":")
             if not name.startswith(prefix) or name in used or not its or not resource:
                 continue
-            path = f".nodes[{position}].limits{step(name)}"
+            path = f"nodes[{position}].limits{as_step(name)}"
             if (first := host.setdefault(position, its)) != its:
-                raise BadInstance(path, f"a limit of host {shown(its)}", f"limits of one host, {shown(first)}")
+                raise BadInstance(path, f"a limit of host {as_json(its)}", f"limits of one host, {as_json(first)}")
             if (known := room.setdefault(resource, {}).setdefault(its, limit)) != limit:
-                raise BadInstance(path, shown(limit), f"{shown(known)}, as for the other nodes of the host")
+                raise BadInstance(path, as_json(limit), f"{as_json(known)}, as for the other nodes of the host")
             names.add(name)
     return NamedHosts(host=host, room=room, names=frozenset(names))
 
@@ -99,7 +86,7 @@ class Node:
 
     id: str
     """Name of the node."""
-    capacity: float
+    capacity: Positive
     """Relative to a node of capacity 1."""
     removing: bool = False
     """The node is draining: its key groups leave, and nothing moves to it."""
@@ -107,12 +94,6 @@ class Node:
     """Resource to the most of it that the node's key groups may use together; without one there is no limit.  A name
     `host:HOST:RESOURCE` limits what those on all nodes with it use of RESOURCE together (or of their `load`); of a
     RESOURCE that begins with `kept_`, a key group that moves goes on using as much where it was."""
-
-    def __post_init__(self) -> None:
-        check_text(".id", self.id)
-        check_number(".capacity", self.capacity, positive=True)
-        check_flag(".removing", self.removing)
-        check_amounts(".limits", self.limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +104,7 @@ class SnapshotKeyGroup:
     """Name of the key group."""
     operator: str
     """The operator that it is a part of."""
-    node: str | None
+    node: Annotated[str | None, Needed(), Text(sys.maxsize, what="a node's id, or null", least=0)]
     """Where it is; null: nowhere."""
     load: float
     """Percent of a node of capacity 1."""
@@ -135,19 +116,6 @@ class SnapshotKeyGroup:
     pinned: bool = False
     """It must stay where it is."""
 
-    def __post_init__(self) -> None:
-        check_text(".id", self.id)
-        check_text(".operator", self.operator)
-        if self.node is not None and type(self.node) is not str:
-            raise BadInstance(".node", shown(self.node), "a node's id, or null")
-        check_number(".load", self.load)
-        check_number(".state_bytes", self.state_bytes)
-        if self.usage:
-            check_amounts(".usage", self.usage)
-        elif not isinstance(self.usage, dict):
-            raise BadInstance(".usage", shown(self.usage), "an object of names and numbers")
-        check_flag(".pinned", self.pinned)
-
     @property
     def cost_bytes(self) -> float:
         """The cost of moving it: the size of its state, at least 1."""
@@ -158,17 +126,12 @@ class SnapshotKeyGroup:
 class TupleFlow:
     """Tuples per second from one key group to another."""
 
-    source: str
+    source: Annotated[str, Key("from")]
     """Key group that sends."""
-    target: str
+    target: Annotated[str, Key("to")]
     """Key group that receives."""
     rate: float
     """Tuples per second."""
-
-    def __post_init__(self) -> None:
-        check_text(".from", self.source)
-        check_text(".to", self.target)
-        check_number(".rate", self.rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,12 +142,6 @@ class MigrationBudget:
     """Key groups that may move."""
     max_cost_bytes: float | None = None
     """State that may move."""
-
-    def __post_init__(self) -> None:
-        if self.max_migrations is not None:
-            check_count(".max_migrations", self.max_migrations)
-        if self.max_cost_bytes is not None:
-            check_number(".max_cost_bytes", self.max_cost_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +156,7 @@ class SnapshotOptions:
     """Within it collocation may make the balance worse (maxLD)."""
     max_partition_load: float = 25.0
     """The largest load of key groups that are moved together, at first (maxPL)."""
-    partition_step: float = 5.0
+    partition_step: Positive = 5.0
     """How much that load is lowered after an attempt that failed (stepPL)."""
     score_factor: float = 1.5
     """A flow is heavy when its rate is at least this many times the average of its sender's flows (sF)."""
@@ -208,14 +165,12 @@ class SnapshotOptions:
     deserialise_cost: float = 0.0
     """Load at the receiving end of a flow between two nodes."""
 
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            check_number(f".{each.name}", getattr(self, each.name), positive=each.name == "partition_step")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalanceInstance:
     """A cluster, its flows, and the budget of the next round.  Ids are unique, and every reference is known."""
+
+    WIRE: ClassVar = Wire(version=VERSION, version_key="version")
 
     nodes: tuple[Node, ...]
     """The worker processes."""
@@ -229,12 +184,12 @@ class BalanceInstance:
     """Parameters of the methods."""
 
     def __post_init__(self) -> None:
-        check_distinct(".nodes", (node.id for node in self.nodes))
-        check_distinct(".key_groups", (key_group.id for key_group in self.key_groups))
+        check_distinct("nodes", (node.id for node in self.nodes))
+        check_distinct("key_groups", (key_group.id for key_group in self.key_groups))
         nodes = {node.id for node in self.nodes}
         for position, key_group in enumerate(self.key_groups):
             if key_group.node is not None and key_group.node not in nodes:
-                raise BadInstance(f".key_groups[{position}].node", shown(key_group.node), "the id of a node, or null")
+                raise BadInstance(f"key_groups[{position}].node", as_json(key_group.node), "the id of a node, or null")
         self._check_sums()
         self.named_hosts()
         if not self.flows:
@@ -243,7 +198,7 @@ class BalanceInstance:
         for position, flow in enumerate(self.flows):
             for end, id_ in (("from", flow.source), ("to", flow.target)):
                 if id_ not in known:
-                    raise BadInstance(f".flows[{position}].{end}", shown(id_), "the id of a key group")
+                    raise BadInstance(f"flows[{position}].{end}", as_json(id_), "the id of a key group")
 
     def named_hosts(self) -> NamedHosts:
         """The hosts that limits of nodes name.  Raises BadInstance."""
@@ -253,84 +208,14 @@ class BalanceInstance:
         """Raises BadInstance if a sum of finite numbers overflows."""
         least = min((node.capacity for node in self.nodes), default=1.0)
         options = self.options
-        factors = len(self.key_groups) + options.serialise_cost + options.deserialise_cost + options.score_factor
+        costs = (options.serialise_cost, options.deserialise_cost, options.score_factor)
+        factors = len(self.key_groups) + sum(map(float, costs))
         for path, name, total in (
-            (".nodes", "capacity", sum(float(node.capacity) for node in self.nodes)),
-            (".key_groups", "load", sum(float(key_group.load) for key_group in self.key_groups) / least),
-            (".key_groups", "state_bytes", sum(float(key_group.state_bytes) for key_group in self.key_groups)),
-            (".key_groups", "usage", sum(float(each) for group in self.key_groups for each in group.usage.values())),
-            (".flows", "rate", sum(float(flow.rate) for flow in self.flows) * factors / min(1.0, least)),
+            ("nodes", "capacity", sum(float(node.capacity) for node in self.nodes)),
+            ("key_groups", "load", sum(float(key_group.load) for key_group in self.key_groups) / least),
+            ("key_groups", "state_bytes", sum(float(key_group.state_bytes) for key_group in self.key_groups)),
+            ("key_groups", "usage", sum(float(each) for group in self.key_groups for each in group.usage.values())),
+            ("flows", "rate", sum(float(flow.rate) for flow in self.flows) * factors / min(1.0, least)),
         ):
             if not is_finite(total):
                 raise BadInstance(path, f"a sum of {name} beyond every number", "a finite sum")
-
-
-def parse_snapshot(text: str | bytes) -> BalanceInstance:
-    """The instance in a JSON text. Raises `BadInstance`."""
-    return decode_snapshot(parse_document(text))
-
-
-def decode_snapshot(document: object) -> BalanceInstance:
-    """The instance in a decoded JSON document. Raises `BadInstance`."""
-    with located("$"):
-        entry = read_object(document, ("version", "nodes", "key_groups"), ("flows", "budget", "options"))
-        check_version(".version", entry["version"], VERSION)
-        nodes = read_each(entry["nodes"], ".nodes", _read_node)
-        key_groups = read_each(entry["key_groups"], ".key_groups", _read_key_group)
-        flows = read_each(entry.get("flows", []), ".flows", _read_flow)
-        with located(".budget"):
-            budget = _read_budget(entry.get("budget", {}))
-        with located(".options"):
-            options = SnapshotOptions(**read_object(entry.get("options", {}), (), OPTIONS))
-        return BalanceInstance(nodes=nodes, key_groups=key_groups, flows=flows, budget=budget, options=options)
-
-
-OPTIONS = tuple(each.name for each in fields(SnapshotOptions))
-
-
-def _read_node(value: object) -> Node:
-    return Node(**read_object(value, ("id", "capacity"), ("removing", "limits")))
-
-
-def _read_key_group(value: object) -> SnapshotKeyGroup:
-    return SnapshotKeyGroup(
-        **read_object(value, ("id", "operator", "node", "load", "state_bytes"), ("usage", "pinned"))
-    )
-
-
-def _read_flow(value: object) -> TupleFlow:
-    entry = read_object(value, ("from", "to", "rate"), ())
-    return TupleFlow(source=entry["from"], target=entry["to"], rate=entry["rate"])
-
-
-def _read_budget(value: object) -> MigrationBudget:
-    entry = read_object(value, (), ("max_migrations", "max_cost_bytes"))
-    for key, limit in entry.items():
-        if limit is None:  # in a document, an absent key means no limit
-            raise BadInstance(f".{key}", "null", "a number")
-    return MigrationBudget(**entry)
-
-
-def encode_snapshot(instance: BalanceInstance) -> dict[str, Any]:
-    """The document of `instance` without defaults, the inverse of `decode_snapshot`."""
-    document: dict[str, Any] = {
-        "version": VERSION,
-        "nodes": [_without_defaults(node) for node in instance.nodes],
-        "key_groups": [_without_defaults(key_group) for key_group in instance.key_groups],
-    }
-    if instance.flows:
-        document["flows"] = [{"from": flow.source, "to": flow.target, "rate": flow.rate} for flow in instance.flows]
-    for name, value in (("budget", instance.budget), ("options", instance.options)):
-        if entries := _without_defaults(value):
-            document[name] = entries
-    return document
-
-
-def _without_defaults(value: Node | SnapshotKeyGroup | MigrationBudget | SnapshotOptions) -> dict[str, Any]:
-    entries = {}
-    for each in fields(value):
-        content = getattr(value, each.name)
-        default = {} if each.default_factory is dict else each.default
-        if content != default:
-            entries[each.name] = dict(content) if isinstance(content, Mapping) else content
-    return entries

@@ -5,20 +5,11 @@ Its graph of operators has no cycle, and not too many instances.
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from trimtab_models.instances.reading import (
-    BadInstance,
-    check_count,
-    check_distinct,
-    check_flag,
-    check_text,
-    check_version,
-    located,
-    parse_document,
-    read_each,
-    read_object,
-    shown,
-)
+from trimtab_models.instances.reading import AtLeastOne, BadInstance, check_distinct
+from trimtab_protocol.messages.codec import Key, Needed, Wire
+from trimtab_protocol.messages.decode import as_json
 
 MOST_INSTANCES = 1_000_000
 VERSION = 1
@@ -28,24 +19,19 @@ VERSION = 1
 class Edge:
     """A stream from one operator to another; `keyed` = the key chooses the receiving instance."""
 
-    source: str
+    source: Annotated[str, Key("from")]
     """Operator that sends."""
-    target: str
+    target: Annotated[str, Key("to")]
     """Operator that receives."""
     keyed: bool = False
     """The key of a tuple chooses the instance that receives it, so that place makes no difference."""
-
-    def __post_init__(self) -> None:
-        check_text(".from", self.source)
-        check_text(".to", self.target)
-        check_flag(".keyed", self.keyed)
 
 
 def check_total(path: str, counts: Iterable[int | None]) -> None:
     """Raises BadInstance if the operators (a list at `path`) together have too many instances for a plan."""
     total = sum(count or 0 for count in counts)
     if total > MOST_INSTANCES:
-        raise BadInstance(path, f"{shown(total)} instances", f"at most {MOST_INSTANCES} in all")
+        raise BadInstance(path, f"{as_json(total)} instances", f"at most {MOST_INSTANCES} in all")
 
 
 def check_edges(path: str, edges: Sequence[Edge], operators: Collection[str]) -> None:
@@ -54,7 +40,7 @@ def check_edges(path: str, edges: Sequence[Edge], operators: Collection[str]) ->
     for position, edge in enumerate(edges):
         for end, id_ in (("from", edge.source), ("to", edge.target)):
             if id_ not in known:
-                raise BadInstance(f"{path}[{position}].{end}", shown(id_), "the id of an operator")
+                raise BadInstance(f"{path}[{position}].{end}", as_json(id_), "the id of an operator")
     order = topological_order(operators, edges)
     if len(order) < len(known):
         position = _last_edge_of_cycle(edges, known - set(order))
@@ -98,12 +84,8 @@ class ParallelOperator:
 
     id: str
     """Name of the operator."""
-    instances: int
+    instances: AtLeastOne
     """How many of it run."""
-
-    def __post_init__(self) -> None:
-        check_text(".id", self.id)
-        check_count(".instances", self.instances, least=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -115,18 +97,16 @@ class Slot:
     port: int
     """Tells the slots of a node apart."""
 
-    def __post_init__(self) -> None:
-        check_text(".node", self.node)
-        check_count(".port", self.port)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """A job and the free slots; at most `slots_wanted` of them are used, None = no limit."""
 
+    WIRE: ClassVar = Wire(version=VERSION, version_key="version")
+
     operators: tuple[ParallelOperator, ...]
     """What the job consists of."""
-    edges: tuple[Edge, ...] = ()
+    edges: Annotated[tuple[Edge, ...], Needed()] = ()
     """Which operator sends to which."""
     slots: tuple[Slot, ...]
     """The free slots."""
@@ -135,12 +115,10 @@ class Topology:
 
     def __post_init__(self) -> None:
         ids = [operator.id for operator in self.operators]
-        check_distinct(".operators", ids)
-        check_total(".operators", (operator.instances for operator in self.operators))
-        check_edges(".edges", self.edges, ids)
+        check_distinct("operators", ids)
+        check_total("operators", (operator.instances for operator in self.operators))
+        check_edges("edges", self.edges, ids)
         _check_distinct_slots(self.slots)
-        if self.slots_wanted is not None:
-            check_count(".slots_wanted", self.slots_wanted)
 
 
 def _check_distinct_slots(slots: Sequence[Slot]) -> None:
@@ -148,37 +126,6 @@ def _check_distinct_slots(slots: Sequence[Slot]) -> None:
     for position, slot in enumerate(slots):
         if slot in seen:
             raise BadInstance(
-                f".slots[{position}]", f"port {shown(slot.port)} of this node a second time", "each slot once"
+                f"slots[{position}]", f"port {as_json(slot.port)} of this node a second time", "each slot once"
             )
         seen.add(slot)
-
-
-def parse_topology(text: str | bytes) -> Topology:
-    """The instance in a JSON text. Raises `BadInstance`."""
-    return decode_topology(parse_document(text))
-
-
-def decode_topology(document: object) -> Topology:
-    """The instance in a decoded JSON document. Raises `BadInstance`."""
-    with located("$"):
-        entry = read_object(document, ("version", "operators", "edges", "slots"), ("slots_wanted",))
-        check_version(".version", entry["version"], VERSION)
-        operators = read_each(entry["operators"], ".operators", _read_operator)
-        edges = read_each(entry["edges"], ".edges", _read_edge)
-        slots = read_each(entry["slots"], ".slots", _read_slot)
-        if "slots_wanted" in entry:  # in a document, an absent key means no limit
-            check_count(".slots_wanted", entry["slots_wanted"])
-        return Topology(operators=operators, edges=edges, slots=slots, slots_wanted=entry.get("slots_wanted"))
-
-
-def _read_operator(value: object) -> ParallelOperator:
-    return ParallelOperator(**read_object(value, ("id", "instances"), ()))
-
-
-def _read_edge(value: object) -> Edge:
-    entry = read_object(value, ("from", "to"), ("keyed",))
-    return Edge(source=entry["from"], target=entry["to"], keyed=entry.get("keyed", False))
-
-
-def _read_slot(value: object) -> Slot:
-    return Slot(**read_object(value, ("node", "port"), ()))

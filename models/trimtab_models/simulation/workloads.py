@@ -102,11 +102,11 @@ class DriftingJob:
         )
 
 
-def real_job_1(nodes: int = 20, key_groups: int = 100) -> DriftingJob:
+def real_job_1() -> DriftingJob:
     """GeoHash, TopK, global TopK, all keyed independently: collocation gains nothing."""
     return DriftingJob(
-        nodes=nodes,
-        key_groups=key_groups,
+        nodes=20,
+        key_groups=100,
         operators=("geohash", "topk", "global-topk"),
         edges=(JobEdge(source=0, target=1, alike=False), JobEdge(source=1, target=2, alike=False)),
         skew=0.3,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trimtab_models.instances.reading import BadInstance
-from trimtab_models.instances.sizing import parse_sizing
+from trimtab_models.instances.reading import BadInstance, parsed_instance
+from trimtab_models.instances.sizing import SizingInstance
 from trimtab_models.sizing.problem import SizingProblem, problem_of
 from trimtab_models.sizing.solve import SizingResult, solve, solve_round_robin
 from trimtab_models.solving import Infeasible, PlanDocument, SolveMethod, StopRule
@@ -37,11 +37,11 @@ def encode_sizing(problem: SizingProblem, result: SizingResult, *, method: str) 
 
 
 def _read(text: bytes) -> SizingProblem:
-    return problem_of(parse_sizing(text))
+    return problem_of(parsed_instance(text, SizingInstance))
 
 
 def _read_with_instances(text: bytes) -> SizingProblem:
-    instance = parse_sizing(text)
+    instance = parsed_instance(text, SizingInstance)
     for position, operator in enumerate(instance.operators):
         if operator.instances is None:
             raise BadInstance(f"$.operators[{position}].instances", "nothing", "this key")

@@ -8,6 +8,9 @@ null is the same as absent.  A field with a default may be absent, and is writte
 default of a field never changes.  Unknown fields are passed over: a newer sender may have more.  Rules of several
 fields stand in `__post_init__`, which raises BadMessage with the field as path, or ValueError.
 
+A file that people write is read in the same way, but strictly (`FILE`): an unknown key is an error there, and so is
+null, except in a field that is `Needed` and may be None.  Texts and numbers stay as they are written.
+
 The path of an error is put together while the error rises, so that a good message does not pay for it.
 """
 
@@ -32,6 +35,9 @@ from trimtab_protocol.messages.decode import (
     BadMessage,
     Fault,
     Fields,
+    ShownText,
+    as_json,
+    as_step,
     encode,
     parsed,
     printable,
@@ -60,8 +66,12 @@ class Range:
 
     low: float
     high: float
+    what: str = ""
+    """The same in words, where they are not to say both limits."""
 
     def __str__(self) -> str:
+        if self.what:
+            return self.what
         floats = isinstance(self.low, float) or isinstance(self.high, float)
         return f"a finite number, {self.low:g} to {self.high:g}" if floats else f"{self.low} to {self.high}"
 
@@ -148,15 +158,21 @@ class NotSent:
 
 
 @dataclass(frozen=True, slots=True)
+class Needed:
+    """The field must be there, though it has a default, or may be None: then there is null."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wire:
     """What holds for a whole class, as its attribute `WIRE`.
 
-    `version` = the member `v` of its object.  `derived` = properties that are written, and compared when they are read;
-    None is not written.  `row`: it is no object, but the array of its fields in their order.  `whole`: all fields are
-    written, also those of what is nested in it, with null for None: programs of users read it.
+    `version` = the member `version_key` of its object.  `derived` = properties that are written, and compared when they
+    are read; None is not written.  `row`: it is no object, but the array of its fields in their order.  `whole`: all
+    fields are written, also those of what is nested in it, with null for None: programs of users read it.
     """
 
     version: int | None = None
+    version_key: str = "v"
     most_bytes: int = MAX_MESSAGE_BYTES
     derived: tuple[str, ...] = ()
     row: bool = False
@@ -176,12 +192,18 @@ class DefaultLimits:
     integer: Range = Range(0, MAX_INTEGER)
     number: Range = Range(0.0, MAX_NUMBER)
     most: Most | None = None
+    strict: bool = False
 
 
 MESSAGE = DefaultLimits()
 _ANY_TEXT = Text(sys.maxsize, least=0)
 ANSWER = DefaultLimits(_ANY_TEXT, _ANY_TEXT, Range(-inf, inf), Range(-inf, inf), Most(sys.maxsize))
 """For answers of a server whose size has been limited as a whole."""
+COUNT = Range(0, inf, "a whole number >= 0")
+FINITE = Range(0.0, 2**1024 - 2**970 - 1, "a finite number >= 0")
+"""All numbers that a float can hold; an integer beyond the largest float is rounded to it."""
+FILE = DefaultLimits(_ANY_TEXT, _ANY_TEXT, COUNT, FINITE, Most(sys.maxsize), strict=True)
+"""For files that people write."""
 
 
 class _Refusal(Exception):
@@ -190,8 +212,9 @@ class _Refusal(Exception):
     def __init__(self, fault: Fault, found: object, expected: str, *steps: str) -> None:
         self.fault, self.found, self.expected, self.steps = fault, found, expected, list(steps)
 
-    def as_bad_message(self) -> BadMessage:
-        return BadMessage(self.fault, "".join(reversed(self.steps)).removeprefix("."), self.found, self.expected)
+    def as_bad_message(self, *, strict: bool = False) -> BadMessage:
+        found = ShownText(as_json(self.found)) if strict and not isinstance(self.found, ShownText) else self.found
+        return BadMessage(self.fault, "".join(reversed(self.steps)).removeprefix("."), found, self.expected)
 
 
 def decoded(payload: bytes | None, kind: type[T]) -> T:
@@ -205,7 +228,7 @@ def versioned(payload: bytes | None, kind: Any, most_bytes: int | None = None) -
     if not isinstance(found, dict):
         raise BadMessage(Fault.TYPE, "", found, "an object")
     try:
-        _check_version(found.get("v"), kind.WIRE.version)
+        _check_version(found.get(kind.WIRE.version_key), kind.WIRE)
     except _Refusal as refusal:
         raise refusal.as_bad_message() from None
     return found
@@ -232,7 +255,7 @@ def converted(document: object, kind: type[T], path: str = "", defaults: Default
     except _Refusal as refusal:
         if path:
             refusal.steps.append(path)
-        raise refusal.as_bad_message() from None
+        raise refusal.as_bad_message(strict=defaults.strict) from None
 
 
 def encoded(value: object) -> bytes:
@@ -272,10 +295,19 @@ def with_keys(default: T, fields: Fields) -> T:
     return cast(T, replace(cast(Any, default), **keys_of(type(default), fields)))
 
 
+def section(default: T, fields: Fields | None) -> T:
+    """The settings of a section all of whose keys are declared; raises BadMessage."""
+    if fields is None:
+        return default
+    found = with_keys(default, fields)
+    fields.done()
+    return found
+
+
 def _may_be_none(kind: Any) -> bool:
     if get_origin(kind) is Annotated:
         return _may_be_none(get_args(kind)[0])
-    return get_origin(kind) in (Union, UnionType)
+    return get_origin(kind) in (Union, UnionType) and NoneType in get_args(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +342,9 @@ def members(kind: Any) -> tuple[WireField, ...]:
         else:
             keys = spread.keys or tuple(key for of in members(_bare(hint)) for key in of.keys)
         default = each.default_factory() if each.default_factory is not MISSING else each.default
-        if default is MISSING and _may_be_none(hint):
+        if Needed in rule:
+            default = MISSING
+        elif default is MISSING and _may_be_none(hint):
             default = None
         found.append(WireField(each.name, keys, hint, spread, default))
     return tuple(found)
@@ -350,7 +384,10 @@ def _decoder(kind: Any, rules: tuple[Any, ...], defaults: DefaultLimits) -> Deco
         return _choice(kind, lenient=Lenient in rule)
     if kind is bool:
         return _flag
-    return _text(rule.get(Text, defaults.text)) if kind is str else _number(kind, _range(kind, rule, defaults))
+    strict = defaults.strict
+    if kind is str:
+        return _text(rule.get(Text, defaults.text), strict)
+    return _number(kind, _range(kind, rule, defaults), strict)
 
 
 def _hints(kind: Any) -> tuple[Any, ...]:
@@ -372,17 +409,19 @@ def _flag(found: Any) -> Any:
     return found
 
 
-def _text(rule: Text) -> Decode:
+def _text(rule: Text, strict: bool = False) -> Decode:
     least, most, matches, what = rule.least, rule.most, rule.pattern and rule.pattern.fullmatch, rule.what
 
     def decode(found: Any) -> str:
         if type(found) is not str:
-            raise _Refusal(Fault.TYPE, found, "a string")
+            raise _Refusal(Fault.TYPE, found, what if strict else "a string")
         if not least <= len(found) <= most:
             raise _Refusal(Fault.RANGE, f"{len(found)} characters", f"{least} to {most} characters")
         if matches is not None:
             if not matches(found):
                 raise _Refusal(Fault.RANGE, found, what)
+            return found
+        if strict:
             return found
         if not found.isascii() and any("\ud800" <= each <= "\udfff" for each in found):
             raise _Refusal(Fault.RANGE, found, "text without lone surrogates")
@@ -391,8 +430,9 @@ def _text(rule: Text) -> Decode:
     return decode
 
 
-def _number(kind: type, rule: Range) -> Decode:
+def _number(kind: type, rule: Range, strict: bool) -> Decode:
     accepted, what = ((int,), "a whole number") if kind is int else ((int, float), "a number")
+    what = rule.what or what
     low, high = rule.low, rule.high
 
     def decode(found: Any) -> Any:
@@ -400,7 +440,7 @@ def _number(kind: type, rule: Range) -> Decode:
             raise _Refusal(Fault.TYPE, found, what)
         if not low <= found <= high:  # NaN fails this too
             raise _Refusal(Fault.RANGE, found, str(rule))
-        return kind(found)
+        return found if strict else kind(found)
 
     return decode
 
@@ -485,7 +525,7 @@ def _elements(kind: Any, rule: Mapping[type, Any], defaults: DefaultLimits) -> C
         values: list[Any] = []
         try:
             for each in found:
-                if each is None and not gaps:
+                if each is None and not gaps and not defaults.strict:
                     raise _Refusal(Fault.MISSING, NOTHING, "a value")
                 values.append(inner(each))
         except _Refusal as refusal:
@@ -507,22 +547,24 @@ def _elements(kind: Any, rule: Mapping[type, Any], defaults: DefaultLimits) -> C
 def _object(arguments: tuple[Any, ...], rule: Mapping[type, Any], defaults: DefaultLimits) -> Decode:
     most: Most = defaults.most or rule[Most]
     named, inner = _decoder(arguments[0], tuple(rule.values()), defaults), _decoder(arguments[1], (), defaults)
-    check_key = _text(defaults.name)
+    check_key = _text(defaults.name, defaults.strict)
+    step_to = as_step if defaults.strict else lambda name: f".{step(name)}"
+    what = "an object of names and numbers" if defaults.strict and arguments[1] is float else "an object"
 
     def decode(found: Any) -> Any:
         if type(found) is not dict:
-            raise _Refusal(Fault.TYPE, found, "an object")
+            raise _Refusal(Fault.TYPE, found, what)
         if len(found) > most.count:
             raise _Refusal(Fault.OVERSIZED, f"{len(found)} members", f"at most {most.count}")
         values = {}
         for name, each in found.items():
             check_key(name)
             try:
-                if each is None:
+                if each is None and not defaults.strict:
                     raise _Refusal(Fault.MISSING, NOTHING, "a value")
                 values[named(name)] = inner(each)
             except _Refusal as refusal:
-                refusal.steps.append(f".{step(name)}")
+                refusal.steps.append(step_to(name))
                 raise
         values.pop(None, None)
         return values
@@ -635,7 +677,8 @@ def _value(kind: Any, defaults: DefaultLimits, arguments: tuple[Any, ...] = ()) 
         hints = tuple(each.kind for each in found_members)
         return _row(lambda *values: kind(**dict(zip(names, values, strict=True))), names, hints, defaults)
     single = [each for each in found_members if each.spread is None]
-    rows = [(each.name, each.keys[0], _decoder(each.kind, (), defaults), each.default is MISSING) for each in single]
+    strict = defaults.strict
+    rows = [(each.name, each.keys[0], _field(each, defaults), each.default is MISSING) for each in single]
     spread = [
         (each, _columns(each, defaults) if isinstance(each.spread, Columns) else _inline(each, defaults))
         for each in found_members
@@ -643,20 +686,26 @@ def _value(kind: Any, defaults: DefaultLimits, arguments: tuple[Any, ...] = ()) 
     ]
     keys = {each.name: each.keys[0] for each in found_members}
     absent = {each.name: None for each in found_members if each.default is None}
+    needed = [each.keys[0] for each in found_members if each.default is MISSING]
+    known = [key for each in found_members for key in each.keys]
+    if wire.version is not None:
+        needed, known = [wire.version_key, *needed], [wire.version_key, *known]
 
     def decode(found: Any) -> Any:
         if type(found) is not dict:
             raise _Refusal(Fault.TYPE, found, "an object")
+        if strict:
+            _check_keys(found, needed, known)
         if wire.version is not None:
-            _check_version(found.get("v"), wire.version)
+            _check_version(found.get(wire.version_key), wire, strict)
         values: dict[str, Any] = dict(absent)
         key = ""
         try:
-            for name, key, inner, needed in rows:
+            for name, key, inner, must in rows:
                 each = found.get(key)
-                if each is not None:
+                if each is not None or (strict and key in found):
                     values[name] = inner(each)
-                elif needed:
+                elif must:
                     raise _Refusal(Fault.MISSING, NOTHING, "a value")
         except _Refusal as refusal:
             refusal.steps.append(f".{key}")
@@ -667,7 +716,8 @@ def _value(kind: Any, defaults: DefaultLimits, arguments: tuple[Any, ...] = ()) 
         try:
             value = kind(**values)
         except BadMessage as bad:
-            raise _Refusal(bad.fault, bad.found, bad.expected, f".{keys.get(bad.path, bad.path)}") from None
+            steps = (f".{keys.get(bad.path, bad.path)}",) if bad.path else ()
+            raise _Refusal(bad.fault, bad.found, bad.expected, *steps) from None
         except ValueError as error:
             raise _Refusal(Fault.RANGE, "an object", str(error)) from None
         for name in wire.derived:
@@ -679,11 +729,29 @@ def _value(kind: Any, defaults: DefaultLimits, arguments: tuple[Any, ...] = ()) 
     return decode
 
 
-def _check_version(found: object, version: int) -> None:
-    if found is None:
-        raise _Refusal(Fault.MISSING, NOTHING, str(version), ".v")
-    if type(found) is not int or found != version:
-        raise _Refusal(Fault.VERSION, found, str(version), ".v")
+def _field(member: WireField, defaults: DefaultLimits) -> Decode:
+    kind, rules = member.kind, ()
+    if defaults.strict and member.default is None:  # absent is None, null is not
+        if get_origin(kind) is Annotated:
+            kind, rules = get_args(kind)[0], kind.__metadata__
+        kind = _known(get_args(kind))
+    return _decoder(kind, rules, defaults)
+
+
+def _check_keys(found: dict[str, Any], needed: Sequence[str], known: Sequence[str]) -> None:
+    for key in needed:
+        if key not in found:
+            raise _Refusal(Fault.MISSING, ShownText(NOTHING), "this key", f".{key}")
+    for key in found:
+        if key not in known:
+            raise _Refusal(Fault.UNKNOWN, ShownText("an unknown key"), f"one of {', '.join(known)}", as_step(key))
+
+
+def _check_version(found: object, wire: Wire, strict: bool = False) -> None:
+    if found is None and not strict:
+        raise _Refusal(Fault.MISSING, NOTHING, str(wire.version), f".{wire.version_key}")
+    if type(found) is not int or found != wire.version:
+        raise _Refusal(Fault.VERSION, found, str(wire.version), f".{wire.version_key}")
 
 
 # --- writing
@@ -697,7 +765,7 @@ def _encoder(kind: Any, whole: bool = False) -> Encode:
         names = [each.name for each in members(kind)]
         write_row = _row_writer(tuple(each.kind for each in members(kind)), whole) or list
         return lambda value: write_row([getattr(value, name) for name in names])
-    head = {} if wire.version is None else {"v": wire.version}
+    head = {} if wire.version is None else {wire.version_key: wire.version}
     single = [each for each in members(kind) if each.spread is None]
     rows = [(each.name, each.keys[0], _writer(each.kind, whole), each.default, _is_rewritten(each)) for each in single]
     spread = [(each.name, _spread_writer(each, whole)) for each in members(kind) if each.spread is not None]
@@ -708,7 +776,7 @@ def _encoder(kind: Any, whole: bool = False) -> Encode:
             each = getattr(value, name)
             if each is not None and (default is MISSING or each != default or (whole and not rewritten)):
                 found[key] = each if inner is None else inner(each)
-            elif whole:
+            elif whole or default is MISSING:
                 found[key] = None
         for name, parts in spread:
             if each := getattr(value, name):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 
-from trimtab_protocol.messages.codec import Distinct, Most, Name, Range, Text, Wire, decoded, encoded
+from trimtab_protocol.messages.codec import Distinct, Most, Name, Range, Text, Wire
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroupName, WorkerId
 from trimtab_protocol.messages.report import MAX_COUNT
@@ -83,16 +83,6 @@ class Command:
         parts = [str(self.epoch), self.kind, self.worker, self.source or "", self.target or ""]
         parts += sorted(str(key_group) for key_group in self.key_groups)
         return CommandId(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32])
-
-
-def encode_command(command: Command) -> bytes:
-    """The message as bytes."""
-    return encoded(command)
-
-
-def decode_command(payload: bytes | None) -> Command:
-    """The command in these bytes; raises BadMessage, also when its id is not the hash of its content."""
-    return decoded(payload, Command)
 
 
 class Phase(StrEnum):
@@ -184,13 +174,3 @@ class Ack:
             handover=command.handover,
             **told,
         )
-
-
-def encode_ack(ack: Ack) -> bytes:
-    """The message as bytes."""
-    return encoded(ack)
-
-
-def decode_ack(payload: bytes | None) -> Ack:
-    """The ack in these bytes; raises BadMessage."""
-    return decoded(payload, Ack)

@@ -6,6 +6,7 @@ a `Fields` once, and then calls `done()`, which refuses unknown keys.
 """
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,6 +26,11 @@ UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u20
 
 NOTHING = "nothing"
 """What was found where a field is missing."""
+
+SHOWN_CHARACTERS = 60
+"""How much of a value in a file an error shows."""
+MOST_BITS_SHOWN = 1000
+"""Python refuses to write very long numbers."""
 
 _TYPES = {
     type(None): "nothing",
@@ -93,7 +99,7 @@ def shorten(value: object, limit: int = 80) -> str:
             return "an object"
         case list() if value:
             return "an array"
-        case int() if value.bit_length() > 1000:  # Python refuses to write very long numbers
+        case int() if value.bit_length() > MOST_BITS_SHOWN:
             return "a number of many digits"
         case _:
             text = repr(value)
@@ -108,6 +114,26 @@ def type_of(value: object) -> str:
 def step(name: str) -> str:
     """One step of a JSON path: a name as it is, anything else shortened."""
     return name if NAME_PATTERN.fullmatch(name) else shorten(name)
+
+
+def as_json(value: object) -> str:
+    """A value of a file that people write, as JSON on one line of limited length."""
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return "an array"
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "an infinite number"
+        case int() if value.bit_length() > MOST_BITS_SHOWN:
+            return "a number of many digits"
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."
+
+
+def as_step(key: str) -> str:
+    """One step of the JSON path of a file: `.load`, or `["odd name"]`."""
+    return f".{key}" if key.isidentifier() else f"[{as_json(key)}]"
 
 
 def _refuse_constant(word: str) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
-from trimtab_protocol.messages.codec import Most, Name, Text, Wire, WrittenAs, converted, decoded, document, encoded
+from trimtab_protocol.messages.codec import Most, Name, Text, Wire, WrittenAs, converted, document, encoded
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import AppId, KeyGroupName, WorkerId
 from trimtab_protocol.messages.rules import Rule
@@ -147,8 +147,3 @@ def encode_event(event: Event) -> bytes:
     """The message as bytes; one that is too large goes without its moves and loads."""
     value = encoded(event)
     return value if len(value) <= MAX_EVENT_BYTES else encoded(replace(event, moves=(), loads=()))
-
-
-def decode_event(payload: bytes | None) -> Event:
-    """An event from the wire; raises BadMessage."""
-    return decoded(payload, Event)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.codec import MAX_INTEGER, Distinct, Most, Name, Range, Text, Wire, decoded, encoded
+from trimtab_protocol.messages.codec import MAX_INTEGER, Distinct, Most, Name, Range, Text, Wire
 from trimtab_protocol.messages.commands import MAX_KEY_GROUPS
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroupName, WorkerId
@@ -62,13 +62,3 @@ class HandoverRecord:
             raise BadMessage(Fault.MISSING, "key_groups", "none", "at least one key group")
         if self.source == self.target:
             raise BadMessage(Fault.RANGE, "target", self.target, "another worker than source")
-
-
-def encode_handover(record: HandoverRecord) -> bytes:
-    """The message as bytes."""
-    return encoded(record)
-
-
-def decode_handover(payload: bytes | None) -> HandoverRecord:
-    """The hand-over record in these bytes; raises BadMessage."""
-    return decoded(payload, HandoverRecord)

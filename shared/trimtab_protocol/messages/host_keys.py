@@ -12,7 +12,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.codec import Most, Name, Text, Wire, WrittenAs, decoded, encoded
+from trimtab_protocol.messages.codec import Most, Name, Text, Wire, WrittenAs, decoded
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import HostId
 
@@ -92,21 +92,11 @@ def proof_of(token: str, cluster: str, host: HostId, key: bytes) -> bytes:
     return hmac.new(token.encode(), covered, hashlib.sha256).digest()
 
 
-def encode_host_keys(record: HostKeys) -> bytes:
-    """The message as bytes."""
-    return encoded(record)
-
-
 def decode_host_keys(key: bytes | None, payload: bytes | None) -> HostKeys:
     """The keys in a record with this key; raises BadMessage."""
     found = decoded(payload, HostKeys)
     _check_key(key, found.host)
     return found
-
-
-def encode_request(request: EnrollmentRequest) -> bytes:
-    """The message as bytes."""
-    return encoded(request)
 
 
 def decode_request(key: bytes | None, payload: bytes | None) -> EnrollmentRequest:

@@ -316,11 +316,6 @@ KINDS: Mapping[str, type[Intent]] = {
 """The field that says which intent a message is; a pause has none of them."""
 
 
-def encode_intent(intent: Intent) -> bytes:
-    """The message as bytes."""
-    return encoded(intent)
-
-
 def decode_intent(key: bytes | None, payload: bytes) -> Intent:
     """The intent in a record; raises BadMessage, also when the key does not match the content."""
     found = versioned(payload, Said)

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from trimtab_protocol.messages.codec import Most, Name, NotSent, Wire, WrittenAs, decoded, encoded
+from trimtab_protocol.messages.codec import Most, Name, NotSent, Wire, WrittenAs
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import PART_SIZE, Owners, OwnerTable
@@ -122,13 +122,3 @@ class Placement:
             owners={**self.owners, **changed},
             part_size=self.part_size,
         )
-
-
-def encode_placement(placement: Placement) -> bytes:
-    """The placement as one record."""
-    return encoded(placement)
-
-
-def decode_placement(payload: bytes | None) -> Placement:
-    """The placement in one record; raises BadMessage."""
-    return decoded(payload, Placement)

@@ -15,13 +15,7 @@ from trimtab_protocol.messages.codec import Most, Name, Range, Text, Wire, Writt
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, BadMessage, Fault, parsed
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, OperatorId
 from trimtab_protocol.messages.owner_rows import OwnerPart, Owners, OwnerTable, parts_in, rows_in
-from trimtab_protocol.messages.placement import (
-    MAX_OPERATORS,
-    VERSION,
-    Placement,
-    encode_placement,
-    read_rows,
-)
+from trimtab_protocol.messages.placement import MAX_OPERATORS, VERSION, Placement, read_rows
 
 HEAD_VERSION = 2
 """Not that of a placement in one record: a reader that takes the head for one refuses it."""
@@ -133,7 +127,7 @@ def records_of(placement: Placement, before: Placement | None) -> list[tuple[byt
         first = len(kept[operator].parts) if operator in kept else 0
         found += [(part_key(placement.app, operator, part), None) for part in range(first, len(table.parts))]
     if placement.part_size is None:
-        return [*found, (placement.app.encode(), encode_placement(placement))]
+        return [*found, (placement.app.encode(), encoded(placement))]
     for operator, table in placement.owners.items():
         same: tuple[OwnerPart, ...] = shared[operator].parts if operator in shared else ()
         for index, part in enumerate(table.parts):
@@ -151,12 +145,7 @@ def _record(placement: Placement, operator: OperatorId, index: int, part: OwnerP
         part=index,
         rows=part.rows,
     )
-    return made.key, encode_record(made)
-
-
-def encode_record(record: PlacementRecord) -> bytes:
-    """The record's value."""
-    return encoded(record)
+    return made.key, encoded(made)
 
 
 def decode_record(key: bytes | None, payload: bytes | None) -> PlacementRecord:

@@ -23,8 +23,6 @@ from trimtab_protocol.messages.codec import (
     Total,
     Wire,
     WrittenAs,
-    decoded,
-    encoded,
 )
 from trimtab_protocol.messages.copies import MAX_COPIES, Copy
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -313,13 +311,3 @@ class Report:
         tuple[KeyGroupSample, ...], Key("k"), WrittenAs(KeyGroupBlocks, _key_group_blocks, _key_group_samples)
     ]
     pairs: Annotated[tuple[PairSample, ...], Key("e"), WrittenAs(PairBlocks, _pair_blocks, _pair_samples)]
-
-
-def encode_report(report: Report) -> bytes:
-    """The report as bytes."""
-    return encoded(report)
-
-
-def decode_report(payload: bytes | None) -> Report:
-    """The report in these bytes; raises BadMessage."""
-    return decoded(payload, Report)

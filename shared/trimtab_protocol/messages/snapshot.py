@@ -22,7 +22,6 @@ from trimtab_protocol.messages.codec import (
     Total,
     Wire,
     WrittenAs,
-    decoded,
     encoded,
 )
 from trimtab_protocol.messages.copies import Copies
@@ -243,8 +242,3 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     # Encode block by block: a fleet's numbers as one document take half a gigabyte of Python objects.
     blocks = b",".join(map(encoded, snapshot.blocks))
     return b"".join((encoded(replace(snapshot, key_groups=()))[:-1], b',"key_groups":[', blocks, b"]}"))
-
-
-def decode_snapshot(payload: bytes | None) -> Snapshot:
-    """The snapshot in this JSON; raises BadMessage."""
-    return decoded(payload, Snapshot)

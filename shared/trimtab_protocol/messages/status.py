@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.codec import Inline, Most, Name, Range, Text, Wire, WrittenAs, decoded, encoded
+from trimtab_protocol.messages.codec import Inline, Most, Name, Range, Text, Wire, WrittenAs
 from trimtab_protocol.messages.decode import MAX_NUMBER
 from trimtab_protocol.messages.intents import MAX_WORKERS
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, OperatorId, WorkerId
@@ -17,6 +17,7 @@ from trimtab_protocol.messages.refused_hosts import RefusedHosts
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.rules import Rule
 from trimtab_protocol.messages.snapshot import MAX_DOUBTED
+from trimtab_protocol.wording import time_span
 
 VERSION = 1
 MAX_COST_S = 1e6
@@ -55,6 +56,10 @@ MAX_CONCERNS = 100_000
 """Concerns of one status."""
 MAX_INTENTS = 100_000
 """Intents of one status."""
+BUDGET_WINDOW_S = 3600.0
+"""A pause counts for so long."""
+SHOWN_FROM_S = 0.05
+"""Key-group seconds of a pause from which it is told."""
 
 WorkerCount = Annotated[int, Range(0, MAX_WORKERS)]
 Signed = Annotated[float, Range(-MAX_NUMBER, MAX_NUMBER)]
@@ -204,6 +209,23 @@ class DisruptionStatus:
     def by_cause(self) -> dict[str, float]:
         """What is used, in key-group seconds, by cause."""
         return {row.cause: row.used_s for row in self.causes}
+
+    def used_text(self, now: float) -> str:
+        """How much is used of how much, for an operator; its causes if they are not only moves."""
+        of = "" if self.limit_s is None else f" of {self.limit_s:g}"
+        parts = [f"{self.used_s:.1f}{of} paused key-group seconds in the last hour"]
+        if self.assumed_s >= SHOWN_FROM_S:
+            parts.append(f"{self.assumed_s:.1f} of them not measured")
+        causes = {cause: seconds for cause, seconds in self.by_cause.items() if seconds >= SHOWN_FROM_S}
+        if causes.keys() - {"moves"}:
+            parts += [f"{seconds:.1f} by {cause.replace('_', ' ')}" for cause, seconds in causes.items()]
+        if self.in_flight_s >= SHOWN_FROM_S:
+            parts.append(f"{self.in_flight_s:.1f} more under way")
+        if self.since is None:
+            parts.append("not counted yet")
+        elif now - self.since < BUDGET_WINDOW_S:
+            parts.append(f"counted for {time_span(now - self.since)} only")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -585,13 +607,3 @@ class Status:
 def status_key(*, acting: bool) -> bytes:
     """The record key."""
     return b"controller" if acting else b"dry-run"
-
-
-def encode_status(status: Status) -> bytes:
-    """The message as bytes."""
-    return encoded(status)
-
-
-def decode_status(payload: bytes | None) -> Status:
-    """A status from the wire; raises BadMessage."""
-    return decoded(payload, Status)

@@ -8,7 +8,8 @@ import pytest
 from tests.agent.commands import agent_transcripts as transcripts
 from tests.agent.commands.agent_transcripts import NOW
 from trimtab_agent.commands.verifier import NOTICE_EVERY_S, CommandVerifier
-from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal, encode_command
+from trimtab_protocol.messages.codec import encoded
+from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import HostId, Topics
 from trimtab_protocol.signing.envelope import Envelope, signatures_in
@@ -22,7 +23,7 @@ def command(**changes: Any) -> Command:
 
 
 def record(what: Command | bytes, by: SigningKey | None = KEY, key: bytes = b"h0") -> Envelope:
-    value = what if isinstance(what, bytes) else encode_command(what)
+    value = what if isinstance(what, bytes) else encoded(what)
     plain = Envelope(topic=Topics("demo").commands, key=key, value=value)
     return replace(plain, signatures=signatures_in([by.sign(plain)])) if by else plain
 
@@ -46,7 +47,7 @@ def test_a_signed_command_for_this_host_is_read_and_those_for_others_are_left_al
 def test_who_is_not_trusted_is_refused_before_anything_is_read() -> None:
     assert fault(record(command(), by=None)) is Fault.UNSIGNED
     assert fault(record(command(), by=STRANGER)) is Fault.UNKNOWN_KEY
-    assert fault(replace(record(command()), value=encode_command(command(deadline=NOW + 8)))) is Fault.WRONG_SIGNATURE
+    assert fault(replace(record(command()), value=encoded(command(deadline=NOW + 8)))) is Fault.WRONG_SIGNATURE
     assert fault(record(b"{]", by=None)) is Fault.UNSIGNED
     assert fault(record(b"{]")) is Fault.MALFORMED
 

@@ -14,8 +14,9 @@ from trimtab_agent.reporting.reporter import Reporter
 from trimtab_agent.reporting.roster import Roster
 from trimtab_agent.sampler.derive import UsableResources, Use
 from trimtab_agent.sampler.readings import CounterReader
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.names import HostId
-from trimtab_protocol.messages.report import Basis, HostSample, decode_report
+from trimtab_protocol.messages.report import Basis, HostSample, Report
 
 LIMITS = UsableResources(basis=Basis.HOST, cores=2.0, host_cores=2.0)
 USE = Use(host=HostSample(cpu_s=1.0, cores=2.0, basis=Basis.HOST), workers={})
@@ -51,7 +52,7 @@ def test_no_report_waits_where_nobody_sees_its_age() -> None:
     away = Away()
     away.report(*range(1, 9))
 
-    assert [decode_report(payload).at_ms for payload, _ in away.waiting] == [second * 1000 for second in range(1, 9)]
+    assert [decoded(payload, Report).at_ms for payload, _ in away.waiting] == [second * 1000 for second in range(1, 9)]
 
 
 def test_each_report_is_counted_by_its_reason_and_each_reason_said_when_it_begins(
@@ -74,7 +75,7 @@ def test_an_agent_that_is_told_to_end_says_so_in_a_last_report_of_its_own() -> N
     away.report(1)
     before = time.time()
     away.reporter.end()
-    [first, last] = [decode_report(payload) for payload, _ in away.waiting]
+    [first, last] = [decoded(payload, Report) for payload, _ in away.waiting]
     assert (first.sample.ended, first.sequence) == (False, 0)
     assert (last.sample.ended, last.sequence, last.workers, last.key_groups) == (True, 1, (), ())
     assert (last.interval_s, last.at_ms >= round(before * 1000)) == (1.0, True), "an interval at most"

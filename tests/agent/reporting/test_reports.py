@@ -8,6 +8,7 @@ import pytest
 from trimtab_agent.reporting import report as reports
 from trimtab_agent.reporting.report import ReportHead, assemble, interval_end, settle_s, until_interval_end
 from trimtab_agent.reporting.roster import Rows
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import (
     MAX_APPS,
@@ -16,9 +17,9 @@ from trimtab_protocol.messages.report import (
     KeyGroupSample,
     Mark,
     PairSample,
+    Report,
     WorkerSample,
     WorkerState,
-    decode_report,
 )
 
 HEAD = ReportHead(cluster="demo", host=HostId("h0"), interval_s=10.0)
@@ -61,7 +62,7 @@ def test_statistics_get_a_moment_to_arrive() -> None:
 def test_too_large_a_report_goes_without_pairs_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "MAX_REPORT_BYTES", 100)
 
-    report = decode_report(assemble(HEAD, end=1010.0, sequence=7, sample=HOST, rows=ROWS))
+    report = decoded(assemble(HEAD, end=1010.0, sequence=7, sample=HOST, rows=ROWS), Report)
 
     assert (report.pairs, report.key_groups, report.workers[0].marks) == ((), ROWS.key_groups, (Mark.PARTIAL,))
 
@@ -109,7 +110,7 @@ def test_what_one_worker_sends_never_costs_the_samples_of_the_others(evil: list[
         key_groups=tuple(sample for each in every for sample in each.key_groups),
         pairs=ROWS.pairs,
     )
-    report = decode_report(assemble(HEAD, end=1010.0, sequence=7, sample=HOST, rows=rows))
+    report = decoded(assemble(HEAD, end=1010.0, sequence=7, sample=HOST, rows=rows), Report)
     assert (report.workers[0], report.pairs) == (ROWS.workers[0], ROWS.pairs)
     assert [sample for sample in report.key_groups if sample.worker == W0] == list(ROWS.key_groups)
     told = {row.worker: row.reason for row in report.workers if row.reason}

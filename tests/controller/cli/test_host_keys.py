@@ -13,9 +13,10 @@ from trimtab_controller.cli import main
 from trimtab_controller.cli.host_keys import _await_request
 from trimtab_controller.cli.operator import says_yes
 from trimtab_controller.cli.status import signatures_text
-from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, encode_request, proof_of
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, proof_of
 from trimtab_protocol.messages.names import NO_EPOCH, HostId, Topics
-from trimtab_protocol.messages.status import SignatureStatus, Status, decode_status, encode_status
+from trimtab_protocol.messages.status import SignatureStatus, Status
 from trimtab_protocol.signing.hosts import HostSigner
 from trimtab_protocol.signing.keys import SigningKey
 
@@ -45,7 +46,7 @@ def request(token: str = TOKEN, *, by: SigningKey = KEY, marked: bool = True, ho
     asked = EnrollmentRequest(
         cluster="c", host=host, key=KEY.public.raw, proof=proof_of(token, "c", host, KEY.public.raw)
     )
-    value = encode_request(asked)
+    value = encoded(asked)
     headers: Headers = [HostSigner(by, host).sign(TOPICS.acks, value)]
     return Request(TOPICS.acks, value, host.encode(), [*headers, *([(REQUEST_HEADER, b"")] if marked else [])])
 
@@ -93,7 +94,7 @@ TOLD = SignatureStatus(
 def test_the_status_says_who_has_not_signed() -> None:
     status = replace(STATUS, signatures=TOLD)
 
-    assert decode_status(encode_status(status)) == status
+    assert decoded(encoded(status), Status) == status
     assert str(signatures_text(status)) == (
         "warn: 3 hosts have a key; in the last window reports were used that these had not signed: h2 (unsigned); "
         "used without a good signature: trimtab.c.reports.unsigned: 7"

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.controller.loop.inbox_records import NOWHERE
-from trimtab_controller.cli import CUT_OFF, INTERRUPTED, all_commands, main, operator
 from trimtab_controller.cli import acl as command
+from trimtab_controller.cli import all_commands, main, operator
 from trimtab_controller.cli.completion import SHELLS
 from trimtab_controller.cli.status import restart_line
 from trimtab_controller.kafka import reader as reader_module
+from trimtab_process.exit_codes import CUT_OFF, INTERRUPTED
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.status import AppStatus, RestartStatus
 

@@ -12,16 +12,17 @@ from trimtab_controller.decider.memory.forecasts import (
     NOTHING_AHEAD,
     RETRY_S,
     STEP_S,
+    DemandRecord,
     DemandSeries,
     Forecasts,
     Times,
-    decode_demand,
     encode_demand,
     series_of,
 )
 from trimtab_controller.decider.values.scaling import Mode
 from trimtab_controller.decider.values.settings import ForecastSettings
 from trimtab_models.forecast import Accuracy, Error, Fitted, NoForecast, Seasonal
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import AppId
 
@@ -70,7 +71,7 @@ def test_four_weeks_are_kept() -> None:
 def test_the_records_of_days_make_up_the_series_again() -> None:
     series = DemandSeries()
     series.continue_with(20_000 * DAY + 200, [1.25, math.nan, 3.0] + [2.0] * 100)
-    records = [decode_demand(encode_demand(APP, day, series.day(day))) for day in (20_001, 20_000)]
+    records = [decoded(encode_demand(APP, day, series.day(day)), DemandRecord) for day in (20_001, 20_000)]
     found = series_of(records)
     assert list(found) == [APP]
     assert found[APP].first == 20_000 * DAY, "what the day lacks is unknown"
@@ -91,7 +92,7 @@ def test_the_records_of_days_make_up_the_series_again() -> None:
 )
 def test_a_record_that_cannot_be_read_is_refused(payload, told) -> None:
     with pytest.raises(BadMessage, match=told):
-        decode_demand(payload)
+        decoded(payload, DemandRecord)
 
 
 # --- what is asked, learned and forecast

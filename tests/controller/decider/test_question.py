@@ -21,9 +21,11 @@ from trimtab_models.balance.drain import Obstacle
 from trimtab_models.balance.hosts import limits_in
 from trimtab_models.balance.methods import METHODS as BALANCE
 from trimtab_models.balance.problem import problem_of as problem_of_instance
-from trimtab_models.instances.snapshot import encode_snapshot, parse_snapshot
+from trimtab_models.instances.reading import parsed_instance
+from trimtab_models.instances.snapshot import BalanceInstance
 from trimtab_models.solving import Deadline
 from trimtab_models.solving import PlanDocument as MethodPlan
+from trimtab_protocol.messages.codec import document as written
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("app")
@@ -123,8 +125,8 @@ def with_hosts(view: PlannableView, seed: int) -> PlannableView:
 def test_the_instance_has_the_limits_of_the_hosts(seed: int) -> None:
     view = with_hosts(view_of(seed, shuffled=False), seed)
     asked = limits_of(question_of(view, ALBIC, 1.0))
-    text = json.dumps(encode_snapshot(instance_of(view, ALBIC)), allow_nan=False)
-    instance = parse_snapshot(text)
+    text = json.dumps(written(instance_of(view, ALBIC)), allow_nan=False)
+    instance = parsed_instance(text, BalanceInstance)
     read = limits_in(instance)
     assert asked is not None
     assert read is not None
@@ -151,7 +153,7 @@ def test_the_instance_has_the_limits_of_the_hosts(seed: int) -> None:
 def test_a_reader_of_limits_of_nodes_finds_none_that_binds() -> None:
     """By the file contract alone: the sum of what key groups use of a limit, node by node."""
     view = with_hosts(view_of(0, shuffled=False), 0)
-    document = encode_snapshot(instance_of(view, ALBIC))
+    document = written(instance_of(view, ALBIC))
     assert {key for node in document["nodes"] for key in node} == {"id", "capacity", "removing", "limits"}
     for node in document["nodes"]:
         for name in node["limits"]:

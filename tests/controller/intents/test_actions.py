@@ -20,6 +20,7 @@ from trimtab_controller.intents.change import (
 )
 from trimtab_controller.intents.policies import BLIND, POLICIES
 from trimtab_protocol.actions import ACTIONS
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
     Drain,
@@ -35,7 +36,6 @@ from trimtab_protocol.messages.intents import (
     TakenBack,
     Undrain,
     decode_intent,
-    encode_intent,
 )
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId
 from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
@@ -61,7 +61,7 @@ def written(change: Change) -> list[Intent]:
     intents = [intent for _, intent in change.records if intent is not None and not isinstance(intent, TakenBack)]
     assert len(intents) == len(change.records)
     for intent in intents:
-        assert decode_intent(intent.key.encode(), encode_intent(intent)) == intent
+        assert decode_intent(intent.key.encode(), encoded(intent)) == intent
     return intents
 
 

@@ -11,7 +11,8 @@ from trimtab_controller.execution.state import Execution
 from trimtab_controller.intents import rules
 from trimtab_controller.intents.change import Asked, Change, ChangeRefused, RefusalKind
 from trimtab_controller.intents.plans import Looked
-from trimtab_protocol.messages.intents import AddRule, Intent, TakenBack, decode_intent, encode_intent
+from trimtab_protocol.messages.codec import encoded
+from trimtab_protocol.messages.intents import AddRule, Intent, TakenBack, decode_intent
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
 from trimtab_protocol.messages.rules import MAX_RULES, Rule, RuleKind
 from trimtab_protocol.messages.status import RuleStatus, Status
@@ -57,7 +58,7 @@ def asked(*intents: Intent, status: Status | None = STATUS) -> Asked:
 def written(change: Change) -> list[Intent]:
     intents = [intent for _, intent in change.records if intent is not None and not isinstance(intent, TakenBack)]
     for intent in intents:
-        assert decode_intent(intent.key.encode(), encode_intent(intent)) == intent
+        assert decode_intent(intent.key.encode(), encoded(intent)) == intent
     return intents
 
 

@@ -12,8 +12,9 @@ from trimtab_controller.kafka import intents
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_controller.kafka.reader import drain, since
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.intents import Pause, TakenBack, encode_intent, taken_back_in
+from trimtab_protocol.messages.intents import Pause, TakenBack, taken_back_in
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
 from trimtab_protocol.settings.kafka import KafkaSettings, Tls
 
@@ -171,7 +172,7 @@ def write(monkeypatch: pytest.MonkeyPatch, *answers: int | KafkaError | None) ->
 def test_the_offset_of_the_last_record_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert write(monkeypatch, 7, 9) == 9
     (_, value, none), (key, nothing, headers) = FakeProducer.last.sent
-    assert (value, none) == (encode_intent(PAUSE), [])
+    assert (value, none) == (encoded(PAUSE), [])
     assert (key, nothing, taken_back_in(headers)) == (b"drain/w0", None, BACK), "the end of an intent says who ended it"
 
 

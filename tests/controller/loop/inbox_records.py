@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, OperatorId, Topics, WorkerId
-from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 
@@ -78,7 +79,7 @@ PLACED = Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={OperatorId("
 
 def placed(by: SigningKey | None, placement: Placement = PLACED) -> Record:
     """A placement as it is found on the topic."""
-    wanted = Published(topic=TOPICS.placement, key=APP.encode(), value=encode_placement(placement), signed=True)
+    wanted = Published(topic=TOPICS.placement, key=APP.encode(), value=encoded(placement), signed=True)
     return Record(wanted.topic, wanted.value, wanted.key, headers_of(wanted, by))
 
 

@@ -15,7 +15,8 @@ from trimtab_controller.loop.events.log import MAX_AT_ONCE, EventLog
 from trimtab_controller.loop.events.of_execution import events_of_step
 from trimtab_controller.loop.events.of_status import MAX_WORKERS_TOLD, events_of_status, new_decisions
 from trimtab_controller.plan import MoveReason, PlanWhy
-from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, decode_event
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove
 from trimtab_protocol.messages.intents import Drain, Intent, MoveKeyGroups, Pause, RequestedMove, Stop, TakenBack
 from trimtab_protocol.messages.names import Epoch, Topics
 from trimtab_protocol.messages.report import WorkerState
@@ -277,4 +278,4 @@ def test_more_than_fits_is_said_to_be_left_out() -> None:
 
 def told(records: Sequence[Record]) -> list[Event]:
     assert {record.topic for record in records} <= {Topics(CLUSTER).events}
-    return [decode_event(record.value) for record in records]
+    return [decoded(record.value, Event) for record in records]

@@ -34,12 +34,13 @@ from trimtab_controller.loop import inbox as inbox_module
 from trimtab_controller.loop.inbox import ACKS_AT_ONCE, CLOCK_TOLERANCE_S, Inbox
 from trimtab_controller.loop.recovery import taken_over
 from trimtab_controller.loop.telemetry import signature_status
-from trimtab_protocol.messages.commands import Ack, Phase, Refusal, encode_ack
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.commands import Ack, Phase, Refusal
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.host_keys import REQUEST_HEADER, HostKeys, encode_host_keys
-from trimtab_protocol.messages.intents import Drain, Pause, TakenBack, encode_intent, encode_taken_back
+from trimtab_protocol.messages.host_keys import REQUEST_HEADER, HostKeys
+from trimtab_protocol.messages.intents import Drain, Pause, TakenBack, encode_taken_back
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
-from trimtab_protocol.messages.placement import Placement, decode_placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import Basis
 from trimtab_protocol.messages.snapshot import HostWindow
 from trimtab_protocol.signing.hosts import HostChecking, HostSigner
@@ -51,13 +52,13 @@ def test_a_host_that_floods_is_not_read_and_the_others_are() -> None:
     inbox = Inbox(TOPICS, lambda: now)
     inbox.know([HostId("h1"), HostId("h2")])
     flood = Record(TOPICS.acks, b"not even JSON", b"h1")
-    calm = Record(TOPICS.acks, encode_ack(an_ack(host=HostId("h2"))), b"h2")
+    calm = Record(TOPICS.acks, encoded(an_ack(host=HostId("h2"))), b"h2")
     for _ in range(ACKS_AT_ONCE + 5):
         assert inbox.take(flood) is None
     assert inbox.rejected == {(TOPICS.acks, Fault.MALFORMED): ACKS_AT_ONCE, (TOPICS.acks, Fault.FLOODING): 5}
     assert isinstance(inbox.take(calm), AckSeen)
     now += 1.0
-    assert isinstance(inbox.take(Record(TOPICS.acks, encode_ack(an_ack()), b"h1")), AckSeen)
+    assert isinstance(inbox.take(Record(TOPICS.acks, encoded(an_ack()), b"h1")), AckSeen)
 
 
 def test_hosts_that_nobody_knows_have_one_allowance_together() -> None:
@@ -65,11 +66,11 @@ def test_hosts_that_nobody_knows_have_one_allowance_together() -> None:
     inbox.know([HostId("h1")])
     invented = (HostId(f"x{index}") for index in range(ACKS_AT_ONCE + 5))
 
-    taken = [inbox.take(Record(TOPICS.acks, encode_ack(an_ack(host=host)), host.encode())) for host in invented]
+    taken = [inbox.take(Record(TOPICS.acks, encoded(an_ack(host=host)), host.encode())) for host in invented]
 
     assert taken[ACKS_AT_ONCE:] == [None] * 5
     assert inbox.rejected == {(TOPICS.acks, Fault.FLOODING): 5}
-    assert isinstance(inbox.take(Record(TOPICS.acks, encode_ack(an_ack()), b"h1")), AckSeen)
+    assert isinstance(inbox.take(Record(TOPICS.acks, encoded(an_ack()), b"h1")), AckSeen)
 
 
 def test_a_snapshot_says_which_hosts_there_are() -> None:
@@ -102,7 +103,7 @@ def test_intents_are_bounded_and_those_that_are_there_can_be_changed(monkeypatch
 
     def drained(worker: str, reason: str = "r") -> IntentsChanged | None:
         drain = Drain(worker=WorkerId(worker), by="op", at=NOW, reason=reason)
-        event = inbox.take(Record(TOPICS.intents, encode_intent(drain), drain.key.encode()))
+        event = inbox.take(Record(TOPICS.intents, encoded(drain), drain.key.encode()))
         assert event is None or isinstance(event, IntentsChanged)
         return event
 
@@ -120,7 +121,7 @@ def test_an_intent_is_taken_back_also_if_nobody_can_read_by_whom() -> None:
         ([("trimtab-taken-back", b'{"v":1,"by":""}')], {}),
         (None, {}),
     ):
-        inbox.take(Record(TOPICS.intents, encode_intent(pause), b"pause"))
+        inbox.take(Record(TOPICS.intents, encoded(pause), b"pause"))
         found = inbox.take(Record(TOPICS.intents, None, b"pause", headers))
         assert found == IntentsChanged(intents=(), taken_back=taken_back)
     assert inbox.rejected == {(TOPICS.intents, Fault.RANGE): 1}
@@ -133,17 +134,17 @@ def test_an_intent_is_taken_back_also_if_nobody_can_read_by_whom() -> None:
         (TOPICS.acks, None, Fault.MALFORMED),
         (TOPICS.acks, b'{"v":2}', Fault.VERSION),
         (TOPICS.acks, b"x" * (8 * 1024 * 1024 + 1), Fault.OVERSIZED),
-        (TOPICS.acks, encode_ack(an_ack()).replace(b'"at":1000.0', b'"at":NaN'), Fault.RANGE),
-        (TOPICS.acks, encode_ack(an_ack(at=NOW + CLOCK_TOLERANCE_S + 1)), Fault.FUTURE),
-        (TOPICS.acks, encode_ack(an_ack(cluster="d")), Fault.CLUSTER),
-        (TOPICS.acks, encode_ack(an_ack()), Fault.RANGE),  # of host h1, under another key
+        (TOPICS.acks, encoded(an_ack()).replace(b'"at":1000.0', b'"at":NaN'), Fault.RANGE),
+        (TOPICS.acks, encoded(an_ack(at=NOW + CLOCK_TOLERANCE_S + 1)), Fault.FUTURE),
+        (TOPICS.acks, encoded(an_ack(cluster="d")), Fault.CLUSTER),
+        (TOPICS.acks, encoded(an_ack()), Fault.RANGE),  # of host h1, under another key
         (TOPICS.snapshots, b"not a chunk", Fault.MISSING),
-        (TOPICS.intents, encode_intent(Pause(by="op", at=NOW, reason="r")), Fault.RANGE),
+        (TOPICS.intents, encoded(Pause(by="op", at=NOW, reason="r")), Fault.RANGE),
         (TOPICS.journal, b"[]", Fault.TYPE),
         (TOPICS.placement, b"{}", Fault.MISSING),
         (
             TOPICS.placement,
-            encode_placement(Placement(cluster="d", app=APP, epoch=Epoch(1, 1), owners={})),
+            encoded(Placement(cluster="d", app=APP, epoch=Epoch(1, 1), owners={})),
             Fault.CLUSTER,
         ),
     ],
@@ -180,7 +181,7 @@ def test_a_forged_placement_does_not_hide_the_true_one_from_a_successor() -> Non
 
     [latest] = found.latest(TOPICS.placement, inbox.vouches)
 
-    assert decode_placement(latest.value()) == PLACED
+    assert decoded(latest.value(), Placement) == PLACED
     assert sum(inbox.rejected.values()) == 2
 
 
@@ -188,7 +189,7 @@ def test_an_agent_that_does_not_trust_us_is_heard_but_its_word_ends_no_command()
     inbox = Inbox(TOPICS, lambda: NOW)
     told = an_ack(phase=Phase.REFUSED, refusal=Refusal.UNKNOWN_KEY)
 
-    assert inbox.take(Record(TOPICS.acks, encode_ack(told), b"h1")) is None
+    assert inbox.take(Record(TOPICS.acks, encoded(told), b"h1")) is None
     assert inbox.rejected == Counter({(TOPICS.commands, Fault.UNKNOWN_KEY): 1})
 
 
@@ -208,7 +209,7 @@ def test_headers_that_cannot_be_read_are_counted_like_any_other_fault() -> None:
     inbox = Inbox(TOPICS, lambda: NOW, trusted=TRUSTED)
 
     assert inbox.take(Garbled(TOPICS.snapshots, b"x")) is None
-    assert not inbox.vouches(Garbled(TOPICS.placement, encode_placement(PLACED), APP.encode()))
+    assert not inbox.vouches(Garbled(TOPICS.placement, encoded(PLACED), APP.encode()))
     assert inbox.rejected == Counter({(TOPICS.snapshots, Fault.MALFORMED): 1, (TOPICS.placement, Fault.MALFORMED): 1})
 
 
@@ -217,7 +218,7 @@ def test_headers_that_cannot_be_read_are_counted_like_any_other_fault() -> None:
 
 def said(by: SigningKey | None, ack: Ack | None = None, key: bytes = b"h1", more: Headers | None = None) -> Record:
     """An ack as it is found on the topic."""
-    value = encode_ack(ack or an_ack())
+    value = encoded(ack or an_ack())
     headers = [] if by is None else [HostSigner(by, HostId(key.decode())).sign(TOPICS.acks, value)]
     return Record(TOPICS.acks, value, key, [*headers, *(more or [])])
 
@@ -225,7 +226,7 @@ def said(by: SigningKey | None, ack: Ack | None = None, key: bytes = b"h1", more
 def host_keys(by: SigningKey, *keys: SigningKey, at: float = 1.0, host: str = "h1") -> Record:
     """The keys of a host as they are found on the topic."""
     keys_of = HostKeys(cluster="c", host=HostId(host), keys=tuple(key.public.raw for key in keys), at=at, by="ops")
-    wanted = Published(topic=TOPICS.keys, key=host.encode(), value=encode_host_keys(keys_of), signed=True)
+    wanted = Published(topic=TOPICS.keys, key=host.encode(), value=encoded(keys_of), signed=True)
     return Record(wanted.topic, wanted.value, wanted.key, headers_of(wanted, by))
 
 

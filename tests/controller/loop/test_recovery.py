@@ -22,11 +22,12 @@ from trimtab_controller.loop.recovery import _inherited, _published, _status, re
 from trimtab_controller.loop.status_builder import StatusBuilder
 from trimtab_controller.loop.telemetry import SETTLED, LastingConcerns
 from trimtab_models.albic.fit import TupleCost, Unknown
+from trimtab_protocol.messages.codec import decoded, encoded
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import records_of
-from trimtab_protocol.messages.status import ConcernStatus, Status, decode_status, encode_status, status_key
+from trimtab_protocol.messages.status import ConcernStatus, Status, status_key
 
 
 def journalled(number: int, *, plan_in_flight: bool = False) -> Record:
@@ -39,19 +40,19 @@ def journalled(number: int, *, plan_in_flight: bool = False) -> Record:
 def placed(number: int) -> Record:
     owners = {OperatorId("o"): ((WorkerId("w0"),),)}
     placement = Placement(cluster="c", app=APP, epoch=Epoch(1, number), owners=owners)
-    return Record(TOPICS.placement, encode_placement(placement), APP.encode())
+    return Record(TOPICS.placement, encoded(placement), APP.encode())
 
 
 def taken_back(number: int) -> Record:
     placement = Placement(cluster="c", app=APP, epoch=Epoch(1, number), owners={})
-    return Record(TOPICS.placement, encode_placement(placement), APP.encode())
+    return Record(TOPICS.placement, encoded(placement), APP.encode())
 
 
 def told(number: int, *, acting: bool = True) -> Record:
     status = Status(
         cluster="c", at=1.0, acting=acting, epoch=Epoch(1, number), paused=None, window_end=None, coverage=None
     )
-    return Record(TOPICS.status, encode_status(status), status_key(acting=acting))
+    return Record(TOPICS.status, encoded(status), status_key(acting=acting))
 
 
 def inherited(*records: Record, inbox: Inbox | None = None) -> JournalEntry | Hold:
@@ -183,7 +184,7 @@ def test_what_remote_tuples_cost_is_found_in_the_status_of_a_predecessor() -> No
         snapshot = job.window()
         decider.on_event(snapshot.end_ms / 1000.0, SnapshotArrived(snapshot=snapshot))
     told = StatusBuilder("c", acting=True).status(1e6, decider, Execution(generation=1), {})
-    found = recalled_costs(decode_status(encode_status(told)))
+    found = recalled_costs(decoded(encoded(told), Status))
     fits = decider.known.together[APP].fits
     for operator, fit in fits.items():
         assert (found[APP, operator].sending, found[APP, operator].receiving) == tuple(

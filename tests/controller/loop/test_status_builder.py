@@ -18,19 +18,15 @@ from trimtab_controller.execution.journal import Flaw, Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round, ScalingPhase, WorkerScaling
 from trimtab_controller.loop.publications import status_record
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
-from trimtab_protocol.messages.commands import Command, CommandKind, Phase, decode_ack, encode_ack
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.decode import MAX_NUMBER, BadMessage, Fault
 from trimtab_protocol.messages.intents import AddRule
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import MAX_COUNT, WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
-from trimtab_protocol.messages.status import (
-    AppStatus,
-    Status,
-    decode_status,
-    encode_status,
-)
+from trimtab_protocol.messages.status import AppStatus, Status
 
 
 def moving(*phases: HandoverPhase) -> Round:
@@ -67,7 +63,7 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
     assert (found.saved_planned_pp, found.saved_pp) == (3.0, -0.25)
     assert (found.pauses_s, dict(found.handovers)) == ((0.25,), {"done": 1, "failed": 1})
     assert [(each.at, each.text) for each in status.decisions] == [(NOW + 10, "second")]
-    assert decode_status(encode_status(status)) == status
+    assert decoded(encoded(status), Status) == status
     successor = StatusBuilder("c", acting=True, previous=status)
     assert successor.status(NOW, decider, Execution(generation=2), {}).rounds == status.rounds
     assert describe_end(row) == (
@@ -121,7 +117,7 @@ def test_the_board_shows_what_workers_use_and_what_is_wrong() -> None:
     assert [row.used_pct for row in status.nodes] == [pytest.approx(120.0), None]
     assert [row.reason for row in status.nodes] == [None, "its start failed: w1 on h0: not_configured"]
     assert [(row.kind, row.app) for row in status.concerns] == [("over_capacity", APP)]
-    assert decode_status(encode_status(status)) == status
+    assert decoded(encoded(status), Status) == status
 
 
 def test_a_plan_that_was_given_up_with_its_journal_is_in_flight_no_longer() -> None:
@@ -138,16 +134,16 @@ def test_a_plan_that_was_given_up_with_its_journal_is_in_flight_no_longer() -> N
 
 def test_a_status_can_be_read_whatever_the_new_owners_say_they_measured() -> None:
     phases = (HandoverPhase.DONE, HandoverPhase.DONE)
-    told = decode_ack(encode_ack(an_ack(phase=Phase.TOOK, state_bytes=MAX_COUNT, pause_s=MAX_NUMBER)))
+    told = decoded(encoded(an_ack(phase=Phase.TOOK, state_bytes=MAX_COUNT, pause_s=MAX_NUMBER)), Ack)
     row = moving(*phases)
     rows = tuple(replace(each, state_bytes=told.state_bytes, pause_s=told.pause_s) for each in row.handovers)
     status_builder = StatusBuilder("c", acting=True)
     status_builder.see_round(replace(row, handovers=rows))
     decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
     status = status_builder.status(NOW, decider, Execution(generation=1), {})
-    assert decode_status(encode_status(status)) == status
+    assert decoded(encoded(status), Status) == status
     with pytest.raises(BadMessage, match="state_bytes"):
-        decode_ack(encode_ack(an_ack(state_bytes=MAX_COUNT + 1)))
+        decoded(encoded(an_ack(state_bytes=MAX_COUNT + 1)), Ack)
 
 
 def test_a_status_that_no_message_could_hold_is_published_without_its_workers_and_apps() -> None:
@@ -156,6 +152,6 @@ def test_a_status_that_no_message_could_hold_is_published_without_its_workers_an
     status = Status(
         cluster="c", at=NOW, acting=True, epoch=Epoch(2, 3), paused=None, window_end=NOW, coverage=1.0, apps=(app,)
     )
-    assert decode_status(status_record(status, TOPICS).value) == status
-    cut = decode_status(status_record(replace(status, apps=(app,) * 9_000), TOPICS).value)
+    assert decoded(status_record(status, TOPICS).value, Status) == status
+    cut = decoded(status_record(replace(status, apps=(app,) * 9_000), TOPICS).value, Status)
     assert cut == replace(status, apps=(), rejected={"trimtab.c.status.oversized": 1})

@@ -16,7 +16,8 @@ from trimtab_controller.replay.placed import evenness_of, placed, recorded_owner
 from trimtab_controller.replay.replay import Replay
 from trimtab_controller.replay.rules import RecordedRule, RecordedRules, recorded_rules
 from trimtab_controller.solver.balance import answer
-from trimtab_protocol.messages.events import Event, EventMove, decode_event, encode_event, intent_event_id
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.events import Event, EventMove, encode_event, intent_event_id
 from trimtab_protocol.messages.intents import AddRule, Drain
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
@@ -192,7 +193,7 @@ def status(at: float, *wanted: AddRule) -> Status:
 
 def told(before: Status, after: Status, *heard: AddRule) -> list[Event]:
     """The events of a status, as they come from the wire."""
-    return [decode_event(encode_event(each)) for each in events_of_status(before, after, heard)]
+    return [decoded(encode_event(each), Event) for each in events_of_status(before, after, heard)]
 
 
 def test_a_rule_is_wanted_from_its_event_to_that_of_its_end() -> None:
@@ -228,7 +229,7 @@ def test_an_event_with_a_rule_of_a_later_version_is_read_without_it() -> None:
     [given] = told(status(90.0), status(100.0, ADDED), ADDED)
     later = encode_event(given).replace(b'"kind":"pin"', b'"kind":"tilt"')
     assert later != encode_event(given)
-    assert decode_event(later) == replace(given, rule=None)
+    assert decoded(later, Event) == replace(given, rule=None)
 
 
 def test_a_replay_keeps_a_rule_while_it_was_wanted() -> None:

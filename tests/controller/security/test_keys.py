@@ -13,8 +13,9 @@ from trimtab_controller.kafka.placements import placements_signed_by
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.names import AppId, Epoch, Topics
-from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import BadKey, SigningKey, TrustedKeys, write_trust
 
@@ -103,7 +104,7 @@ class Record:
     def __init__(self, app: str, number: int | None, *signers: SigningKey) -> None:
         value = None
         if number is not None:
-            value = encode_placement(Placement(cluster="c", app=AppId(app), epoch=Epoch(1, number), owners={}))
+            value = encoded(Placement(cluster="c", app=AppId(app), epoch=Epoch(1, number), owners={}))
         self._key, self._value = app.encode(), value
         covered = Envelope(topic=TOPICS.placement, key=self._key, value=value or b"")
         self._headers = [each.sign(covered) for each in signers]

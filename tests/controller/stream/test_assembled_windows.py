@@ -22,12 +22,13 @@ from trimtab_controller.stream import contents
 from trimtab_controller.stream.contents import DECIMALS, key_group_windows
 from trimtab_controller.stream.measures import ABSENCES, KNOWN_COLUMNS, STATES, SUM_COLUMNS, Kind, Row
 from trimtab_controller.stream.rows import of_kind, table_of
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.key_group_table import LEVELS, RATES, KeyGroupWindow
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import MAX_APPS, Absence, WorkerState
-from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
+from trimtab_protocol.messages.snapshot import Snapshot, encode_snapshot
 
 
 def test_a_window_is_published_once_when_every_expected_host_has_covered_it() -> None:
@@ -150,7 +151,7 @@ def test_a_snapshot_names_the_hosts_in_whose_name_reports_were_refused() -> None
     topic = f"trimtab.{found.cluster}.reports"
     assert rows == [(topic, "h9", "unknown_host", 5, 4.0), (topic, "h0", "malformed", 1, 2.0)]
     assert (found.refused.more, found.rejected["malformed"]) == (0, 8)
-    assert decode_snapshot(encode_snapshot(found)) == found
+    assert decoded(encode_snapshot(found), Snapshot) == found
 
 
 def test_the_snapshots_that_a_batch_completes_name_the_hosts_whose_signatures_it_doubts() -> None:
@@ -176,7 +177,7 @@ def test_a_host_whose_agent_has_said_that_it_ends_is_neither_awaited_nor_expecte
     rows = [host("h0", 10_000, 10), host("h1", 10_000, 10), ends]
     [*_, snapshot] = machine.on_rows(rows, now_ms=20_100)
     assert (snapshot.end_ms, snapshot.hosts_seen, snapshot.hosts_expected, snapshot.ended) == (20_000, 2, 2, ("h2",))
-    assert decode_snapshot(encode_snapshot(snapshot)).ended == snapshot.ended
+    assert decoded(encode_snapshot(snapshot), Snapshot).ended == snapshot.ended
     [later] = machine.on_rows([host("h0", 20_000, 10), host("h1", 20_000, 10)], now_ms=30_100)
     assert (later.hosts_seen, later.hosts_expected) == (2, 2)
     back = [host(name, 30_000, 10) for name in ("h0", "h1", "h2")]
@@ -229,7 +230,7 @@ def test_why_a_worker_is_away_and_for_which_app_it_can_be_started_is_as_last_rep
         (None, None),
         (None, "flights"),
     ]
-    assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+    assert decoded(encode_snapshot(snapshot), Snapshot) == snapshot
 
 
 def copy(name: str, on: Row, partition: int, records: int) -> Row:
@@ -246,7 +247,7 @@ def test_the_copies_on_a_workers_disk_are_as_last_reported() -> None:
 
     copies = (Copy(OperatorId("sums"), 3, 70), Copy(OperatorId("sums"), 5, 2**40))
     assert [row.copies for row in snapshot.nodes] == [copies, ()]
-    assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+    assert decoded(encode_snapshot(snapshot), Snapshot) == snapshot
 
 
 def on_two(first: Row, second: Row) -> tuple[str, tuple[str, ...]]:
@@ -276,7 +277,7 @@ def test_a_claim_to_a_worker_that_its_host_still_reports_does_not_count() -> Non
         rows += [row for row in (worker("w0", each) for each in rows) if row.host in on]
         rows += [key_group(index, each, owner="w0") for index, each in enumerate(rows[:2]) if each.host in on]
         [snapshot] = machine.on_rows(rows, now_ms=start_ms + 10_100)
-        assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+        assert decoded(encode_snapshot(snapshot), Snapshot) == snapshot
         assert len(snapshot.key_groups) == (1 if snapshot.nodes[0].claimed_by else len(on))
         return [(node.host, node.also_on, node.claimed_by) for node in snapshot.nodes]
 
@@ -416,7 +417,7 @@ def test_numbers_beyond_every_measure_are_unknown_and_spoil_nobody_elses_snapsho
 
     (snapshot,) = assembler().on_rows(rows, now_ms=10_000)
 
-    assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+    assert decoded(encode_snapshot(snapshot), Snapshot) == snapshot
     spoiled, sound = snapshot.key_groups
     assert (spoiled.tuples_in_s, spoiled.state_bytes, spoiled.backlog) == (None, None, None)
     assert (sound.tuples_in_s, sound.state_bytes) == (30.0, 4096)

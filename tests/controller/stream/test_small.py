@@ -15,8 +15,9 @@ from tests.fuzz.fuzzed.samples import CLUSTER, KEY_GROUP_SAMPLE, REPORT
 from trimtab_controller.stream.measures import KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Kind
 from trimtab_controller.stream.signatures import Refused, Verdict
 from trimtab_controller.stream.small import kept, sums_of
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.report import MAX_CORES, Report, encode_report
+from trimtab_protocol.messages.report import MAX_CORES, Report
 
 WINDOW_MS = 1_000
 
@@ -35,7 +36,7 @@ def batch(*records: tuple[bytes | None, bytes | None, int]) -> pa.Table:
 
 
 def record(report: Report, arrival_ms: int | None = None) -> tuple[bytes, bytes, int]:
-    return report.host.encode(), encode_report(report), report.at_ms if arrival_ms is None else arrival_ms
+    return report.host.encode(), encoded(report), report.at_ms if arrival_ms is None else arrival_ms
 
 
 def summed(*records: tuple[bytes | None, bytes | None, int]) -> list[dict[str, Any]] | None:
@@ -87,7 +88,7 @@ def test_an_empty_batch_has_no_sums() -> None:
 
 
 def altered(change: Callable[[dict[str, Any]], object]) -> bytes:
-    document = json.loads(encode_report(REPORT))
+    document = json.loads(encoded(REPORT))
     change(document)
     return json.dumps(document).encode()
 
@@ -97,8 +98,8 @@ def altered(change: Callable[[dict[str, Any]], object]) -> bytes:
     [
         (b"h0", None, REPORT.at_ms),
         (b"h0", b"{", REPORT.at_ms),
-        (b"h1", encode_report(REPORT), REPORT.at_ms),
-        (None, encode_report(REPORT), REPORT.at_ms),
+        (b"h1", encoded(REPORT), REPORT.at_ms),
+        (None, encoded(REPORT), REPORT.at_ms),
         record(replace(REPORT, cluster="another")),
         record(REPORT, arrival_ms=REPORT.at_ms - WINDOW_MS - 1),
         (b"h0", altered(lambda report: report["k"][0].update(c=[MAX_CORES + 1.0])), REPORT.at_ms),

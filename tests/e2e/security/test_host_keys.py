@@ -15,9 +15,10 @@ from tests.e2e.security.secured_broker import LIMIT_S, Secured
 from tests.waiting import wait_for
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key
-from trimtab_protocol.messages.commands import Ack, CommandKind, Phase, encode_ack
+from trimtab_protocol.messages.codec import encoded
+from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
 from trimtab_protocol.messages.names import CommandId, Epoch, HostId, WorkerId, topic_settings
-from trimtab_protocol.messages.report import Basis, HostSample, Report, encode_report
+from trimtab_protocol.messages.report import Basis, HostSample, Report
 from trimtab_protocol.settings.kafka import for_librdkafka
 from trimtab_protocol.signing.hosts import HostSigner
 from trimtab_sandbox.broker import Topic, free_ports
@@ -121,14 +122,14 @@ class Intruder:
             cluster=self._cluster, host=HostId("h1"), at_ms=at_ms, interval_s=1.0, sequence=1, sample=sample,
             workers=(), key_groups=(), pairs=(),
         )  # fmt: skip
-        self._say(self._topics.reports, encode_report(forged))
+        self._say(self._topics.reports, encoded(forged))
 
     def ack(self) -> None:
         ack = Ack(
             cluster=self._cluster, command_id=CommandId("0" * 32), epoch=Epoch(1, 1), kind=CommandKind.START,
             host=HostId("h1"), worker=WorkerId("w1"), phase=Phase.STARTED, at=time.time(),
         )  # fmt: skip
-        self._say(self._topics.acks, encode_ack(ack))
+        self._say(self._topics.acks, encoded(ack))
 
     def _say(self, topic: str, value: bytes) -> None:
         for headers in ([self._signer.sign(topic, value)], []):

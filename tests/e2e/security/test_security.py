@@ -21,9 +21,10 @@ from tests.e2e.security.certificates import make_certificates
 from tests.e2e.security.secured_broker import BY_EACH, BY_TOKEN, LIMIT_S, ROLES, Secured
 from tests.waiting import wait_for
 from trimtab_controller.security.keys import KeyFiles
-from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, encode_command
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, topic_settings
-from trimtab_protocol.messages.report import Report, WorkerState, decode_report
+from trimtab_protocol.messages.report import Report, WorkerState
 from trimtab_protocol.settings.kafka import KafkaSettings, Mechanism, Secret, Tls, for_librdkafka
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_sandbox.broker import Topic, free_ports
@@ -132,14 +133,14 @@ class World:
         return "\n".join(f"=== {path.name}\n{path.read_text(errors='replace')[-4000:]}" for path in logs)
 
     def reports(self) -> list[Report]:
-        return [decode_report(value) for value in self.secured.read(self.secured.topics.reports)]
+        return [decoded(value, Report) for value in self.secured.read(self.secured.topics.reports)]
 
     def acks(self) -> list[Ack]:
-        return [decode_ack(value) for value in self.secured.read(self.secured.topics.acks)]
+        return [decoded(value, Ack) for value in self.secured.read(self.secured.topics.acks)]
 
     def command(self, command: Command) -> None:
         """Send a signed command, as the controller."""
-        topic, value = self.secured.topics.commands, encode_command(command)
+        topic, value = self.secured.topics.commands, encoded(command)
         header = self.key.sign(Envelope(topic=topic, key=b"h0", value=value))
         producer = Producer(for_librdkafka(self.secured.kafka("controller")))
         producer.produce(topic, value, b"h0", headers=[header])

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 from flights.readback import read_topic
 from tests.faults.played.cells import Cell
@@ -14,7 +15,8 @@ from tests.faults.played.rounds import Load, tapped
 from tests.faults.played.said import Ear, unsaid
 from tests.faults.played.stage import Stage
 from tests.faults.recorded.history import Strike
-from trimtab_protocol.messages.handover import decode_handover
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.handover import HandoverRecord
 
 SAID_LIMIT_S, ASK_EVERY_S = 45.0, 3.0
 """A fault that needs a round stays so much longer until its effect is said: the round may be late."""
@@ -151,5 +153,7 @@ class Campaign:
     def _play_a_round(self) -> None:
         """Undisturbed: from then on there is something in every topic."""
         with tapped(self._stage.bootstrap, self._stage.cluster.topics.handover) as handovers:
-            self._load.provoke(lambda limit_s: handovers.first(decode_handover, lambda _: True, limit_s))
+            self._load.provoke(
+                lambda limit_s: handovers.first(partial(decoded, kind=HandoverRecord), lambda _: True, limit_s)
+            )
         self._stage.until_steered("a round")

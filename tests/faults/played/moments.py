@@ -9,15 +9,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from flights.steered_run import RunError
 from tests.faults.played.rounds import Load, Tap, tapped
 from tests.faults.played.stage import Stage
-from trimtab_protocol.messages.commands import Command, CommandKind, Phase, decode_ack, decode_command
-from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, decode_handover
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.names import OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
-from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.configuration import host_name
 
@@ -120,7 +122,7 @@ def _prepared(stage: Stage, load: Load, chance: random.Random) -> Iterator[Targe
         tapped(stage.bootstrap, stage.cluster.topics.acks) as acks,
     ):
         prepare = _provoked(load, commands, CommandKind.PREPARE)
-        if acks.first(decode_ack, lambda ack: ack.phase is Phase.PREPARED, HANDOVER_LIMIT_S) is None:
+        if acks.first(partial(decoded, kind=Ack), lambda ack: ack.phase is Phase.PREPARED, HANDOVER_LIMIT_S) is None:
             raise RunError("nobody was prepared")
         yield _old_owner(prepare)
 
@@ -136,7 +138,9 @@ def _released(stage: Stage, load: Load, chance: random.Random) -> Iterator[Targe
     with tapped(stage.bootstrap, stage.cluster.topics.handover) as handovers:
 
         def begun(limit_s: float) -> HandoverRecord | None:
-            return handovers.first(decode_handover, lambda record: record.kind is HandoverKind.RELEASED, limit_s)
+            return handovers.first(
+                partial(decoded, kind=HandoverRecord), lambda record: record.kind is HandoverKind.RELEASED, limit_s
+            )
 
         yield Target(worker=str(load.provoke(begun).target))
 
@@ -159,9 +163,9 @@ def _standby_change(stage: Stage, load: Load, chance: random.Random) -> Iterator
     drained = chance.choice(stage.workers)
     with tapped(stage.bootstrap, stage.cluster.topics.placement, whole=True) as placements:
         seen = Standbys(WorkerId(drained))
-        placements.first(decode_placement, seen.note, BASELINE_S)
+        placements.first(partial(decoded, kind=Placement), seen.note, BASELINE_S)
         stage.run.trimtab("drain", drained, "--reason", "a change of standbys to be disturbed")
-        if placements.first(decode_placement, seen.note, SET_UP_LIMIT_S) is None or seen.added is None:
+        if placements.first(partial(decoded, kind=Placement), seen.note, SET_UP_LIMIT_S) is None or seen.added is None:
             raise RunError(f"the drain of {drained} changed no standbys of the others")
     yield Target(worker=str(seen.added))
     _until_stopped(stage, drained)
@@ -188,7 +192,7 @@ def _restore(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target
         def to_it(command: Command) -> bool:
             return command.kind is CommandKind.PREPARE and command.target == worker
 
-        if commands.first(decode_command, to_it, SET_UP_LIMIT_S) is None:
+        if commands.first(partial(decoded, kind=Command), to_it, SET_UP_LIMIT_S) is None:
             raise RunError(f"{worker} was given nothing after its start")
         yield Target(worker=worker)
 
@@ -275,7 +279,7 @@ def _provoked(load: Load, commands: Tap, kind: CommandKind) -> Command:
 
 
 def _next(commands: Tap, kind: CommandKind, limit_s: float) -> Command | None:
-    return commands.first(decode_command, lambda command: command.kind is kind, limit_s)
+    return commands.first(partial(decoded, kind=Command), lambda command: command.kind is kind, limit_s)
 
 
 def _old_owner(command: Command) -> Target:

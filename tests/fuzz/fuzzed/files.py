@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from tests.models import documents
 from trimtab_agent.configuration import load_configuration
 from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
 from trimtab_controller.configuration import load
-from trimtab_models.instances.reading import BadInstance
-from trimtab_models.instances.scheduling import parse_scheduling
-from trimtab_models.instances.sizing import parse_sizing
-from trimtab_models.instances.snapshot import encode_snapshot, parse_snapshot
-from trimtab_models.instances.topology import parse_topology
+from trimtab_models.instances.reading import BadInstance, parsed_instance
+from trimtab_models.instances.scheduling import SchedulingInstance
+from trimtab_models.instances.sizing import SizingInstance
+from trimtab_models.instances.snapshot import BalanceInstance
+from trimtab_models.instances.topology import Topology
 from trimtab_process.toml_files import BadConfiguration
+from trimtab_protocol.messages.codec import document as written
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.names import HostId
@@ -151,8 +153,9 @@ def compact(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def instance(name: str, document: object, parse: Callable[[bytes], Any], write: Any = None) -> Decoder:
+def instance(name: str, document: object, kind: type[Any], write: Any = None) -> Decoder:
     """A reader of instance files."""
+    parse = partial(parsed_instance, kind=kind)
     encode = (lambda value: compact(write(value))) if write else None
     return Decoder(name=name, samples=(compact(document),), decode=parse, refusals=(BadInstance,), encode=encode)
 
@@ -185,8 +188,8 @@ DECODERS = (
         name="sandbox's record", samples=(compact(STATE),), decode=read_record, refusals=(StateError,),
         encode=write_record,
     ),
-    instance("instance, snapshot", documents.SNAPSHOT, parse_snapshot, encode_snapshot),
-    instance("instance, scheduling", documents.SCHEDULING, parse_scheduling, encode_scheduling),
-    instance("instance, sizing", documents.SIZING, parse_sizing),
-    instance("instance, topology", documents.TOPOLOGY, parse_topology),
+    instance("instance, snapshot", documents.SNAPSHOT, BalanceInstance, written),
+    instance("instance, scheduling", documents.SCHEDULING, SchedulingInstance, encode_scheduling),
+    instance("instance, sizing", documents.SIZING, SizingInstance),
+    instance("instance, topology", documents.TOPOLOGY, Topology),
 )  # fmt: skip

@@ -16,8 +16,9 @@ from tests.fuzz.fuzzed.samples import APP, CLUSTER, SUMS, W0, W1
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.names import Epoch, WorkerId
-from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.signing.envelope import Envelope
 
 PARTITIONS = 3
@@ -52,7 +53,7 @@ OURS, THEIRS = Side(W0), Side(W1)
 def _placed() -> bytes:
     """What a member says that has seen a placement and owns what that gives it."""
     placement = Placement(cluster=CLUSTER, app=APP, epoch=Epoch(2, 9), owners={SUMS: ((W0,), (W1, W0), (W1,))})
-    value = encode_placement(placement)
+    value = encoded(placement)
     signature = KEY.sign(Envelope(topic=THEIRS.board.topics.placement, key=APP.encode(), value=value))[1]
     THEIRS.board.take(value, (signature,))
     THEIRS.assignor._assignment.actives.update({topic: [1, 2] for topic in TOPICS})

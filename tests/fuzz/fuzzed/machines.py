@@ -37,12 +37,13 @@ from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.events import AckSeen, ExecutionLimits
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
-from trimtab_protocol.messages.commands import decode_ack, decode_command, encode_ack, encode_command
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.local import Statistics, decode_frame, encode_frame
 from trimtab_protocol.messages.names import KeyGroup
-from trimtab_protocol.messages.report import HostSample, decode_report
-from trimtab_protocol.messages.snapshot import KeyGroupWindow, decode_snapshot, encode_snapshot
+from trimtab_protocol.messages.report import HostSample, Report
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, Snapshot, encode_snapshot
 
 NODES = tuple(replace(SNAPSHOT.nodes[0], worker=worker, epoch=EPOCH) for worker in (W0, W1))
 LOADED = replace(
@@ -66,7 +67,7 @@ IN_FLIGHT = replace(ENTRIES[0].execution, placements={APP: PLACEMENT})
 
 def decide(data: bytes) -> Any:
     """A snapshot, to the decider: twice, so that there is a past."""
-    snapshot, settings = decode_snapshot(data), Settings(min_windows=1)
+    snapshot, settings = decoded(data, Snapshot), Settings(min_windows=1)
     decider = Decider(settings, Requirements(max_age_s=1e6), PLACED, acting=True)
     for _ in range(2):
         for action in decider.on_event(NOW, SnapshotArrived(snapshot=snapshot)):
@@ -78,7 +79,7 @@ def decide(data: bytes) -> Any:
 
 def follow(data: bytes) -> Any:
     """An ack, to the execution of a plan."""
-    ack = decode_ack(data)
+    ack = decoded(data, Ack)
     ExecutionMachine(CLUSTER, ExecutionLimits(), IN_FLIGHT).on_event(NOW, AckSeen(ack=ack))
     return ack
 
@@ -97,7 +98,7 @@ def report(data: bytes) -> Any:
     sample = HostSample(cpu_s=0.5, cores=2.0, basis="host")
     payload = assemble(head, end=NOW, sequence=1, sample=sample, rows=roster.take({}, 1.0))
     try:
-        decode_report(payload)
+        decoded(payload, Report)
     except BadMessage as refusal:
         raise AssertionError(f"the report is refused: {refusal.fault}") from refusal
     return frame
@@ -105,7 +106,7 @@ def report(data: bytes) -> Any:
 
 def obey(data: bytes) -> Any:
     """A command, to an agent whose workers are there; what it writes into its journal must be read again."""
-    command = decode_command(data)
+    command = decoded(data, Command)
     machine = CommandMachine(cluster=CLUSTER, host=HOST, rules=RULES, started_at=NOW)
     for worker in (W0, W1):
         machine.on_event(NOW, WorkerConnected(worker=worker, app=APP, process=None, steering=True, reason=None))
@@ -119,12 +120,12 @@ def obey(data: bytes) -> Any:
 
 DECODERS = (
     Decoder(name="decider: snapshot", samples=(encode_snapshot(LOADED),), decode=decide, encode=encode_snapshot),
-    Decoder(name="execution: ack", samples=(encode_ack(TOOK),), decode=follow, encode=encode_ack),
+    Decoder(name="execution: ack", samples=(encoded(TOOK),), decode=follow, encode=encoded),
     Decoder(
         name="agent: command machine",
-        samples=tuple(map(encode_command, (PREPARE, RELEASE, STOP))),
+        samples=tuple(map(encoded, (PREPARE, RELEASE, STOP))),
         decode=obey,
-        encode=encode_command,
+        encode=encoded,
         seal=rehashed,
     ),
     Decoder(name="agent: statistics", samples=(encode_frame(STATISTICS)[:-1],), decode=report, encode=encode_frame),

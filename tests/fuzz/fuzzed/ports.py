@@ -31,11 +31,9 @@ from trimtab_agent.engines.faust.handover.channel import Channel
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import encode_entry
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_protocol.messages.commands import encode_ack, encode_command
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.handover import encode_handover
 from trimtab_protocol.messages.names import Topics
-from trimtab_protocol.messages.placement import encode_placement
 from trimtab_protocol.messages.placement_parts import records_of
 from trimtab_protocol.signing.envelope import HEADER, Envelope
 
@@ -172,7 +170,7 @@ def entry_again(data: bytes) -> bytes:
     return joined(key, heads, sealed_entry(value))
 
 
-PLACED = encode_placement(PLACEMENT)
+PLACED = encoded(PLACEMENT)
 IN_RECORDS = [(key, value) for key, value in records_of(IN_PARTS, None) if value is not None]
 
 
@@ -190,7 +188,7 @@ DECODERS = (
     ),
     Decoder(
         name="inbox: acks", refusals=(Refused,), decode=inbox(TOPICS.acks),
-        samples=tuple(joined(HOST.encode(), b"", encode_ack(ack)) for ack in (TOOK, REFUSED)[:1]),
+        samples=tuple(joined(HOST.encode(), b"", encoded(ack)) for ack in (TOOK, REFUSED)[:1]),
     ),
     Decoder(
         name="inbox: intents", refusals=(Refused,), decode=inbox(TOPICS.intents),
@@ -206,7 +204,7 @@ DECODERS = (
     ),
     Decoder(
         name="agent: commands", decode=verifier(), seal=signed_again(TOPICS.commands),
-        samples=(signed_record(TOPICS.commands, HOST.encode(), encode_command(PREPARE)),),
+        samples=(signed_record(TOPICS.commands, HOST.encode(), encoded(PREPARE)),),
     ),
     Decoder(
         name="plug-in: placement", refusals=(Refused,), decode=channel(TOPICS.placement),
@@ -217,6 +215,6 @@ DECODERS = (
     ),
     Decoder(
         name="plug-in: hand-over", refusals=(Refused,), decode=channel(TOPICS.handover),
-        samples=(joined(APP.encode(), b"", encode_handover(RELEASED)),),
+        samples=(joined(APP.encode(), b"", encoded(RELEASED)),),
     ),
 )  # fmt: skip

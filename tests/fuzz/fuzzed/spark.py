@@ -1,4 +1,4 @@
-"""The stream's decoder of reports, which is SQL (`stream/pipeline.py`): whole batches, held against `decode_report`."""
+"""The stream's decoder of reports, which is SQL (`stream/pipeline.py`): whole batches, held against the codec."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from random import Random
 from typing import Any
@@ -26,9 +27,10 @@ from trimtab_controller.stream.measures import LEVEL_COLUMNS, SUM_COLUMNS, Kind
 from trimtab_controller.stream.rows import SCHEMA
 from trimtab_controller.stream.session import open_session
 from trimtab_controller.stream.signatures import Refused, Verdict, flood_claims
+from trimtab_protocol.messages.codec import decoded, encoded
 from trimtab_protocol.messages.decode import BadMessage, Fault, encode
 from trimtab_protocol.messages.names import HostId
-from trimtab_protocol.messages.report import MAX_CORES, Report, decode_report, encode_report
+from trimtab_protocol.messages.report import MAX_CORES, Report
 
 NAME = "stream: report"
 BATCH, GIANTS = 50_000, 4
@@ -43,7 +45,7 @@ LONG_KEY = b"k" * 5_000_000
 
 Row = tuple[Any, ...]
 
-PLANTED = Decoder(name=NAME, samples=(encode_report(REPORT),), decode=decode_report)
+PLANTED = Decoder(name=NAME, samples=(encoded(REPORT),), decode=partial(decoded, kind=Report))
 
 
 def fuzz_stream(*, records: int, seed: int, large: bool = False) -> Tally:
@@ -141,7 +143,7 @@ def reports(chance: Random) -> pa.Table:
                 for each in REPORT.key_groups
             ),
         )
-        table.append({"key": host.encode(), "value": encode_report(one), "arrival_ms": arrival_ms})
+        table.append({"key": host.encode(), "value": encoded(one), "arrival_ms": arrival_ms})
     return pa.Table.from_pylist(table)
 
 
@@ -198,7 +200,7 @@ def through(spark: SparkSession, batch: tuple[bytes, ...]) -> list[Row]:
 
 
 def judge(batch: tuple[bytes, ...], rows: list[Row], tally: Tally) -> None:
-    """Each record is refused with a reason, or its rows are exactly what `decode_report` reads in it."""
+    """Each record is refused with a reason, or its rows are exactly what the codec reads in it."""
     refused = {at_ms: fault for at_ms, _, kind, _, _, _, fault, *_ in rows if kind == Kind.REJECTED}
     found = Counter(row for row in rows if row[2] != Kind.REJECTED)
     expected: dict[Row, bytes] = {}
@@ -207,10 +209,10 @@ def judge(batch: tuple[bytes, ...], rows: list[Row], tally: Tally) -> None:
         if (reason := refused.pop(arrival_ms, None)) is not None:
             tally.refused[reason] += 1
             if not is_refused(record) and not is_stricter(record, Fault(reason), arrival_ms):
-                tally.faults.setdefault(f"refused ({reason}), though decode_report accepts it", record)
+                tally.faults.setdefault(f"refused ({reason}), though the codec accepts it", record)
         elif isinstance(report := read_leniently(record), Fault):
             tally.accepted += 1
-            tally.faults.setdefault(f"accepted, though decode_report refuses it: {report}", record)
+            tally.faults.setdefault(f"accepted, though the codec refuses it: {report}", record)
         else:
             tally.accepted += 1
             made = list(rows_of(report, arrival_ms))
@@ -225,9 +227,9 @@ def judge(batch: tuple[bytes, ...], rows: list[Row], tally: Tally) -> None:
 
 
 def is_refused(record: bytes) -> bool:
-    """Whether `decode_report` refuses it."""
+    """Whether the codec refuses it."""
     try:
-        decode_report(record)
+        decoded(record, Report)
     except BadMessage:
         return True
     return False
@@ -235,7 +237,7 @@ def is_refused(record: bytes) -> bool:
 
 def is_stricter(record: bytes, reason: Fault, arrival_ms: int) -> bool:
     """Whether the stream refuses, and may, what can be read: see `stream/validation.py`."""
-    report = decode_report(record)
+    report = decoded(record, Report)
     spent = [report.sample.cpu_s, *(each.cpu_s for each in (*report.workers, *report.key_groups))]  # type: ignore[attr-defined]
     spent += [each.following_s for each in report.workers]
     return {
@@ -276,11 +278,11 @@ KNOWN = {
 
 
 def read_leniently(record: bytes) -> Report | Fault:
-    """As `decode_report`, but passing over what the stream does: see `stream/validation.py`."""
+    """As the codec, but passing over what the stream does: see `stream/validation.py`."""
     try:
         document, _ = json.JSONDecoder().raw_decode(record.decode("utf-8", "replace").lstrip(" \t\r\n"))
         known = {**document, **{name: _known(document.get(name), fields) for name, fields in KNOWN.items()}}
-        return decode_report(encode({name: value for name, value in known.items() if name in TOP}))
+        return decoded(encode({name: value for name, value in known.items() if name in TOP}), Report)
     except BadMessage as refusal:
         return refusal.fault
     except (ValueError, TypeError, RecursionError):

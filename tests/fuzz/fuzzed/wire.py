@@ -4,6 +4,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import zstandard
@@ -38,7 +39,7 @@ from trimtab_agent.commands.events import (
     ProcessNoted,
 )
 from trimtab_agent.commands.journal import decode_line, encode_line
-from trimtab_controller.decider.memory.forecasts import decode_demand, encode_demand
+from trimtab_controller.decider.memory.forecasts import DemandRecord, encode_demand
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.state import (
     AppSize,
@@ -51,31 +52,19 @@ from trimtab_controller.execution.state import (
     WorkerScaling,
 )
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk, split, unpack
-from trimtab_protocol.messages.commands import (
-    Phase,
-    decode_ack,
-    decode_command,
-    encode_ack,
-    encode_command,
-)
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.commands import Ack, Command, Phase
 from trimtab_protocol.messages.decode import encode
-from trimtab_protocol.messages.events import decode_event, encode_event
-from trimtab_protocol.messages.handover import decode_handover, encode_handover
-from trimtab_protocol.messages.host_keys import (
-    EnrollmentRequest,
-    HostKeys,
-    decode_host_keys,
-    decode_request,
-    encode_host_keys,
-    encode_request,
-)
-from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
+from trimtab_protocol.messages.events import Event, encode_event
+from trimtab_protocol.messages.handover import HandoverRecord
+from trimtab_protocol.messages.host_keys import EnrollmentRequest, HostKeys, decode_host_keys, decode_request
+from trimtab_protocol.messages.intents import Intent, decode_intent
 from trimtab_protocol.messages.local import decode_frame, encode_frame
-from trimtab_protocol.messages.placement import decode_placement, encode_placement
-from trimtab_protocol.messages.placement_parts import decode_record, encode_record
-from trimtab_protocol.messages.report import decode_report, encode_report
-from trimtab_protocol.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
-from trimtab_protocol.messages.status import decode_status, encode_status
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_parts import decode_record
+from trimtab_protocol.messages.report import Report
+from trimtab_protocol.messages.snapshot import Snapshot, encode_snapshot
+from trimtab_protocol.messages.status import Status
 
 HANDOVER = Handover(
     id="2.9-0", key_groups=PREPARE.key_groups, previous=((W0, W1), ()), source=W0, target=W1, source_host=HOST,
@@ -149,7 +138,7 @@ def read_intent(data: bytes) -> Intent:
 
 def write_intent(intent: Intent) -> bytes:
     """Key and value."""
-    return joined(intent.key.encode(), encode_intent(intent))
+    return joined(intent.key.encode(), encoded(intent))
 
 
 def headers_of(text: bytes) -> list[tuple[str, bytes | None]]:
@@ -199,37 +188,37 @@ INTENTS = (
 FRAMES = (samples.HELLO, samples.WELCOME, samples.STATISTICS, RELEASE, TOOK)
 
 DECODERS = (
-    message("report", (samples.REPORT,), decode_report, encode_report),
-    message("snapshot", (SNAPSHOT,), decode_snapshot, encode_snapshot),
+    message("report", (samples.REPORT,), partial(decoded, kind=Report), encoded),
+    message("snapshot", (SNAPSHOT,), partial(decoded, kind=Snapshot), encode_snapshot),
     Decoder(
         name="snapshot, packed",
         samples=(PACKED, BOMB),
-        decode=lambda data: decode_snapshot(unpack(data)),
+        decode=lambda data: decoded(unpack(data), Snapshot),
         form=Form.OTHER,
     ),
     Decoder(name="snapshot, chunks", samples=(THREE_CHUNKS,), decode=read_chunks, form=Form.OTHER),
-    message("placement", (samples.PLACEMENT,), decode_placement, encode_placement),
+    message("placement", (samples.PLACEMENT,), partial(decoded, kind=Placement), encoded),
     message(
         "placement, by its app",
         (samples.PLACEMENT, samples.HEAD),
         lambda data: decode_record(samples.PLACEMENT.app.encode(), data),
-        encode_record,
+        encoded,
     ),
-    message("placement, part", (samples.PART,), lambda data: decode_record(samples.PART.key, data), encode_record),
-    message("command", COMMANDS, decode_command, encode_command, seal=rehashed),
-    message("ack", (TOOK, REFUSED), decode_ack, encode_ack),
-    message("hand-over", (samples.RELEASED,), decode_handover, encode_handover),
+    message("placement, part", (samples.PART,), lambda data: decode_record(samples.PART.key, data), encoded),
+    message("command", COMMANDS, partial(decoded, kind=Command), encoded, seal=rehashed),
+    message("ack", (TOOK, REFUSED), partial(decoded, kind=Ack), encoded),
+    message("hand-over", (samples.RELEASED,), partial(decoded, kind=HandoverRecord), encoded),
     message("intent", INTENTS, read_intent, write_intent),
-    message("status", (samples.STATUS,), decode_status, encode_status),
-    message("host keys", (HOST_KEYS,), lambda data: decode_host_keys(HOST.encode(), data), encode_host_keys),
-    message("enrollment request", (REQUEST,), lambda data: decode_request(HOST.encode(), data), encode_request),
-    message("event", (samples.EVENT,), decode_event, encode_event),
+    message("status", (samples.STATUS,), partial(decoded, kind=Status), encoded),
+    message("host keys", (HOST_KEYS,), lambda data: decode_host_keys(HOST.encode(), data), encoded),
+    message("enrollment request", (REQUEST,), lambda data: decode_request(HOST.encode(), data), encoded),
+    message("event", (samples.EVENT,), partial(decoded, kind=Event), encode_event),
     message("local frame", FRAMES, decode_frame, lambda frame: encode_frame(frame)[:-1]),
     message("journal, controller", (*ENTRIES, SIZED), decode_entry, encode_entry, seal=sealed_entry),
     Decoder(
         name="record of demand",
         samples=(encode_demand(APP, 20_000, [1.25, None, 0.5]),),
-        decode=decode_demand,
+        decode=partial(decoded, kind=DemandRecord),
         encode=lambda record: encode_demand(record.app, record.day, list(record.values)),
     ),
     message("journal, agent", LINES, decode_line, lambda entry: encode_line(entry)[:-1], seal=sealed_line),

@@ -4,22 +4,24 @@ import base64
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import trimtab_models
 from trimtab_agent.commands.journal import decode_line, encode_line
 from trimtab_controller.execution.journal import decode_entry, encode_entry
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk, split
-from trimtab_protocol.messages.commands import decode_ack, decode_command, encode_ack, encode_command
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.handover import decode_handover, encode_handover
-from trimtab_protocol.messages.intents import decode_intent, encode_intent
+from trimtab_protocol.messages.handover import HandoverRecord
+from trimtab_protocol.messages.intents import decode_intent
 from trimtab_protocol.messages.local import decode_frame, encode_frame
-from trimtab_protocol.messages.placement import decode_placement, encode_placement
-from trimtab_protocol.messages.placement_parts import decode_record, encode_record
-from trimtab_protocol.messages.report import decode_report, encode_report
-from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
-from trimtab_protocol.messages.status import decode_status, encode_status
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement_parts import decode_record
+from trimtab_protocol.messages.report import Report
+from trimtab_protocol.messages.snapshot import Snapshot, encode_snapshot
+from trimtab_protocol.messages.status import Status
 
 
 def again(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> Callable[[bytes], bytes]:
@@ -30,13 +32,13 @@ def intent_again(data: bytes) -> bytes:
     """Key, line feed, value."""
     key, _, value = data.partition(b"\n")
     found = decode_intent(key, value)
-    return found.key.encode() + b"\n" + encode_intent(found)
+    return found.key.encode() + b"\n" + encoded(found)
 
 
 def record_again(data: bytes) -> bytes:
     """Of the placements' topic: key, line feed, value."""
     key, _, value = data.partition(b"\n")
-    return key + b"\n" + encode_record(decode_record(key, value))
+    return key + b"\n" + encoded(decode_record(key, value))
 
 
 def chunk_again(data: bytes) -> bytes:
@@ -54,15 +56,15 @@ def as_chunk(snapshot: Any) -> bytes:
 
 
 CODECS = {
-    "report": again(decode_report, encode_report),
-    "snapshot": again(decode_snapshot, encode_snapshot),
+    "report": again(partial(decoded, kind=Report), encoded),
+    "snapshot": again(partial(decoded, kind=Snapshot), encode_snapshot),
     "chunk": chunk_again,
-    "placement": again(decode_placement, encode_placement),
+    "placement": again(partial(decoded, kind=Placement), encoded),
     "record": record_again,
-    "command": again(decode_command, encode_command),
-    "ack": again(decode_ack, encode_ack),
-    "handover": again(decode_handover, encode_handover),
-    "status": again(decode_status, encode_status),
+    "command": again(partial(decoded, kind=Command), encoded),
+    "ack": again(partial(decoded, kind=Ack), encoded),
+    "handover": again(partial(decoded, kind=HandoverRecord), encoded),
+    "status": again(partial(decoded, kind=Status), encoded),
     "intent": intent_again,
     "frame": again(decode_frame, lambda frame: encode_frame(frame)[:-1]),
     "entry": again(decode_entry, encode_entry),

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.handover import HandoverRecord
 from trimtab_protocol.messages.local import MAX_FRAME_BYTES, Hello, Statistics, Welcome, decode_frame
-from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import read_trust
 
@@ -54,6 +55,6 @@ def test_the_vectors_are_what_the_code_reads() -> None:
     signature, trust = line(r"[0-9a-f]{16}:\S+").encode(), line("ed25519 .*")
 
     assert isinstance(decode_frame(command), Command)  # it has checked the id
-    assert decode_placement(placement).app == "orders"
+    assert decoded(placement, Placement).app == "orders"
     record = Envelope(topic="trimtab.demo.placement", key=b"orders", value=placement, signatures=(signature,))
     read_trust(trust).check(record)  # raises unless the key has signed it

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from tests.sim.simulated.broker import Broker, Unsent
-from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, decode_handover, encode_handover
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 
 
 class HandoverReader:
@@ -19,7 +20,7 @@ class HandoverReader:
         """The new records of releases; a record that comes again is not new."""
         for stored in self._broker.read(self._topic, self._next):
             self._next = stored.offset + 1
-            record = decode_handover(stored.value)
+            record = decoded(stored.value, HandoverRecord)
             this = record.kind, record.handover, record.generation
             if this in self._seen:
                 continue
@@ -31,4 +32,4 @@ class HandoverReader:
 
     def publish(self, record: HandoverRecord) -> None:
         """Write one."""
-        self._broker.store(Unsent(topic=self._topic, key=record.app.encode(), value=encode_handover(record)))
+        self._broker.store(Unsent(topic=self._topic, key=record.app.encode(), value=encoded(record)))

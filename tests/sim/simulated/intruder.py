@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tests.sim.simulated.broker import Broker, Stored, Unsent
-from trimtab_protocol.messages.commands import Command, decode_command, encode_command
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.names import Epoch, Topics
-from trimtab_protocol.messages.placement_parts import decode_record, encode_record
+from trimtab_protocol.messages.placement_parts import decode_record
 from trimtab_protocol.signing.envelope import HEADER, Envelope, signatures_in
 from trimtab_protocol.signing.keys import SigningKey
 
@@ -96,10 +97,10 @@ def falsified(true: Stored) -> bytes:
     assert true.value is not None
     if true.topic.endswith(".placement"):
         record = decode_record(true.key, true.value)
-        return encode_record(replace(record, epoch=later(record.epoch)))
-    command: Command = decode_command(true.value)
+        return encoded(replace(record, epoch=later(record.epoch)))
+    command: Command = decoded(true.value, Command)
     until = true.at + 3600.0
-    return encode_command(replace(command, epoch=later(command.epoch), issued_at=true.at, deadline=until))
+    return encoded(replace(command, epoch=later(command.epoch), issued_at=true.at, deadline=until))
 
 
 def later(epoch: Epoch) -> Epoch:

@@ -18,9 +18,10 @@ from trimtab_agent.commands.events import Admitted
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import decode_entry
 from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, HandoverPhase, Round
-from trimtab_protocol.messages.commands import Ack, Command, Phase, decode_ack, decode_command
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.commands import Ack, Command, Phase
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.handover import HandoverKind, decode_handover
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics, WorkerId
 from trimtab_protocol.messages.owner_rows import OwnerPart, Owners, OwnerTable
 from trimtab_protocol.messages.placement import Placement
@@ -116,11 +117,11 @@ class Checker:
             if record.key == JOURNAL_KEY:
                 self._see_journal(record, placements)
         for record in by_topic.get(topics.commands, ()):
-            self._see_command(decode_command(record.value))
+            self._see_command(decoded(record.value, Command))
         for placement in placements:
             self._see_placement(placement)
         for record in by_topic.get(topics.acks, ()):
-            ack = decode_ack(record.value)
+            ack = decoded(record.value, Ack)
             self.answers.setdefault(ack.command_id, []).append(ack)
         for record in by_topic.get(topics.handover, ()):
             self._see_handover(record)
@@ -278,7 +279,7 @@ class Checker:
         self._published[placement.app, placement.epoch] = placement
 
     def _see_handover(self, record: Stored) -> None:
-        told = decode_handover(record.value)
+        told = decoded(record.value, HandoverRecord)
         if told.kind is not HandoverKind.RELEASED:
             return
         for key_group in told.key_groups:

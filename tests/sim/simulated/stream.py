@@ -9,9 +9,10 @@ from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_controller.stream.measures import BASES, STATES, STEERS, Kind, Row
 from trimtab_controller.stream.rows import table_of
+from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import HostId, Topics
-from trimtab_protocol.messages.report import KeyGroupSample, Report, WorkerSample, decode_report
+from trimtab_protocol.messages.report import KeyGroupSample, Report, WorkerSample
 
 Measures = tuple[list[float | None], list[float]]
 
@@ -73,7 +74,7 @@ class StreamModel:
             if record.key.decode() in self.revoked:
                 continue
             try:
-                report = decode_report(record.value)
+                report = decoded(record.value, Report)
             except BadMessage as error:
                 raise AssertionError(f"an agent sent a bad report: {error}") from error
             if report.at_ms - record.at * 1000 <= self._settings.window_ms:

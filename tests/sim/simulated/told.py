@@ -5,13 +5,14 @@ from collections.abc import Iterable
 
 from tests.sim.simulated.broker import Stored
 from tests.sim.simulated.ledger import Violation
-from trimtab_protocol.messages.events import Event, EventKind, decode_event
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.events import Event, EventKind
 from trimtab_protocol.messages.names import KeyGroup
 
 
 def check_told(records: Iterable[Stored], plans: Iterable[str], in_flight: Iterable[str]) -> None:
     """Raises Violation unless these `plans`, and no others, have been told to begin and, but for some, to end."""
-    events = [decode_event(record.value) for record in records]
+    events = [decoded(record.value, Event) for record in records]
     twice = [name for name, count in Counter(event.id for event in events).items() if count > 1]
     if twice:
         raise Violation(f"events are told twice: {twice[:3]}")

@@ -45,8 +45,9 @@ from trimtab_controller.decider.memory.observe import LOST_HOSTS_SHARE
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_or_make_key
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.host_keys import HostKeys
-from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, Stop, encode_intent
+from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, Stop
 from trimtab_protocol.messages.local import Welcome
 from trimtab_protocol.messages.names import HostId, KeyGroup, Topics, WorkerId
 from trimtab_protocol.signing.hosts import HostChecking
@@ -347,7 +348,7 @@ class World:
 
     def say(self, intent: Intent) -> None:
         """The operator states an intent."""
-        self.broker.store(Unsent(topic=self.topics.intents, key=intent.key.encode(), value=encode_intent(intent)))
+        self.broker.store(Unsent(topic=self.topics.intents, key=intent.key.encode(), value=encoded(intent)))
 
     def drain(self, worker: WorkerId) -> None:
         """`trimtab drain`."""

@@ -35,11 +35,12 @@ from trimtab_controller.kafka.host_keys import read_keys
 from trimtab_controller.kafka.reader import ReadError, drain, passing, reading, since, starts
 from trimtab_controller.leadership.group import members
 from trimtab_controller.security.acl import OTHER_GROUPS, AclRule, Resource
-from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
+from trimtab_protocol.messages.codec import decoded
+from trimtab_protocol.messages.commands import UNVERIFIED, Ack
 from trimtab_protocol.messages.decode import BadMessage, printable
 from trimtab_protocol.messages.names import HostId, Topics, topic_settings
-from trimtab_protocol.messages.report import decode_report
-from trimtab_protocol.messages.status import Status, decode_status
+from trimtab_protocol.messages.report import Report
+from trimtab_protocol.messages.status import Status
 from trimtab_protocol.signing.envelope import headers_in, signatures_in
 from trimtab_protocol.signing.hosts import Signed, digest_of
 from trimtab_protocol.signing.keys import TrustedKeys
@@ -180,7 +181,7 @@ class ClusterReader:
         hosts, unreadable = {}, []
         for key, message in last.items():
             try:
-                report = decode_report(message.value())
+                report = decoded(message.value(), Report)
             except BadMessage:
                 unreadable.append(printable(key.decode(errors="replace")[:100]))
                 continue
@@ -189,7 +190,7 @@ class ClusterReader:
             hosts[report.host] = ReportSeen(report=report, stamped_at=stamped_at)
             if known is not None and (wrong := known.fault(self._topics.reports, _signed(message))) is not None:
                 unsigned[report.host] = str(wrong)
-        refusals = [decode_ack(message.value()) for message in acks.values()]
+        refusals = [decoded(message.value(), Ack) for message in acks.values()]
         return ReportsSeen(
             now=time.time(),
             looked_back_s=LOOK_BACK_S,
@@ -284,13 +285,13 @@ def _last_by_key(
 
 def _is_refusal(message: Message) -> bool:
     try:
-        return decode_ack(message.value()).refusal in UNVERIFIED
+        return decoded(message.value(), Ack).refusal in UNVERIFIED
     except BadMessage:
         return False
 
 
 def _status(message: Message) -> Status | None:
     try:
-        return decode_status(message.value())
+        return decoded(message.value(), Status)
     except BadMessage:
         return None

@@ -38,6 +38,7 @@ from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.security.acl import Role, Rules
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_trust
+from trimtab_process.exit_codes import DONE, FAILED
 from trimtab_process.toml_files import BadConfiguration
 from trimtab_protocol.messages.names import Topics, keys_transactional_id, topic_settings
 from trimtab_protocol.signing.hosts import HostChecking
@@ -46,7 +47,6 @@ from trimtab_protocol.wording import counted
 
 T = TypeVar("T")
 
-WELL, FAULTY = 0, 1
 CHECK_LIMIT_S = 60.0
 """How long one check of `trimtab doctor` may take."""
 INDENT = " " * 13
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"faults": counts[Level.FAULT], "warnings": counts[Level.WARNING], "findings": rows}))
     else:
         print(f"\n{_total(counts)}")
-    return FAULTY if counts[Level.FAULT] else WELL
+    return FAILED if counts[Level.FAULT] else DONE
 
 
 def _line(finding: Finding) -> str:

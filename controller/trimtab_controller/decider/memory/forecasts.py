@@ -18,7 +18,7 @@ from trimtab_controller.decider.values.scaling import Mode
 from trimtab_controller.decider.values.settings import ForecastSettings
 from trimtab_models.forecast import MAX_STALE, MIN_PERIODS, Accuracy, Fitted, Floats, NoForecast, predict
 from trimtab_models.forecast import fit as fit_series
-from trimtab_protocol.messages.codec import Key, Most, Range, Wire, decoded, encoded
+from trimtab_protocol.messages.codec import Key, Most, Range, Wire, encoded
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.wording import time_span
 
@@ -146,11 +146,6 @@ def key_of(app: AppId, day: int) -> bytes:
 def encode_demand(app: AppId, day: int, values: list[float | None]) -> bytes:
     """The record of a day."""
     return encoded(DemandRecord(app=app, day=day, values=tuple(values)))
-
-
-def decode_demand(payload: bytes | None) -> DemandRecord:
-    """Decode a record; raises BadMessage."""
-    return decoded(payload, DemandRecord)
 
 
 def series_of(records: Iterable[DemandRecord]) -> dict[AppId, DemandSeries]:

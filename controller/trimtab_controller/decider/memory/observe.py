@@ -339,7 +339,9 @@ def observe(
         app=app,
         start_s=snapshot.start_ms / 1000.0,
         end_s=end_s,
-        workers=tuple(_worker(row, draining, zones) for row in _by_name(rows) if row.worker in free),
+        workers=tuple(
+            _worker(row, draining, zones) for row in sorted(rows, key=lambda row: row.worker) if row.worker in free
+        ),
         key_groups=found.planned,
         flows={
             (row.source, row.target): row.tuples_s
@@ -352,10 +354,6 @@ def observe(
         kept=found.kept,
         fresh=any(row.fresh and row.app == app for row in rows),
     )
-
-
-def _by_name(rows: Iterable[NodeWindow]) -> list[NodeWindow]:
-    return sorted(rows, key=lambda row: row.worker)
 
 
 def _worker(row: NodeWindow, draining: frozenset[WorkerId], zones: Mapping[HostId, str]) -> Worker:

@@ -43,7 +43,7 @@ from trimtab_protocol.messages.intents import TakenBack
 from trimtab_protocol.messages.names import AppId, Epoch
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import PlacementHead, PlacementPart
-from trimtab_protocol.messages.report import Report, decode_report, encode_report
+from trimtab_protocol.messages.report import Report
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import AppStatus, Status
 
@@ -183,7 +183,7 @@ def test_what_is_wrong_is_refused_with_its_place(change: dict[str, Any], fault: 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
 def test_only_utf_8_is_read(encoding: str) -> None:
     with pytest.raises(BadMessage) as caught:
-        decode_report(encode_report(REPORT).decode().encode(encoding))
+        decoded(encoded(REPORT).decode().encode(encoding), Report)
     assert caught.value.fault is Fault.MALFORMED
 
 

@@ -8,19 +8,12 @@ from typing import Any
 import pytest
 
 from trimtab_protocol.messages import report
+from trimtab_protocol.messages.codec import decoded, encoded
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.key_group_table import KeyGroupTable
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import (
-    Basis,
-    HostSample,
-    KeyGroupSample,
-    PairSample,
-    Report,
-    decode_report,
-    encode_report,
-)
-from trimtab_protocol.messages.snapshot import KeyGroupWindow, PairWindow, Snapshot, decode_snapshot, encode_snapshot
+from trimtab_protocol.messages.report import Basis, HostSample, KeyGroupSample, PairSample, Report
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, PairWindow, Snapshot, encode_snapshot
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -85,12 +78,12 @@ SNAPSHOT = Snapshot(
 
 
 def test_samples_of_several_workers_and_operators_come_back() -> None:
-    assert decode_report(encode_report(REPORT)) == REPORT
-    assert decode_snapshot(encode_snapshot(SNAPSHOT)) == SNAPSHOT
+    assert decoded(encoded(REPORT), Report) == REPORT
+    assert decoded(encode_snapshot(SNAPSHOT), Snapshot) == SNAPSHOT
 
 
 def test_what_skipped_the_broker_is_null_where_unknown_and_absent_where_all_of_a_block_is() -> None:
-    assert [(block["to"], block.get("dir", "absent")) for block in json.loads(encode_report(REPORT))["e"]] == [
+    assert [(block["to"], block.get("dir", "absent")) for block in json.loads(encoded(REPORT))["e"]] == [
         ("b", "absent"),
         ("c", [5, None, 0]),
     ]
@@ -102,7 +95,7 @@ def test_what_skipped_the_broker_is_null_where_unknown_and_absent_where_all_of_a
 
 
 def test_what_has_the_same_names_shares_a_block_and_unknown_columns_are_absent() -> None:
-    blocks = json.loads(encode_report(REPORT))["k"]
+    blocks = json.loads(encoded(REPORT))["k"]
     assert [(block["w"], block["o"], block["p"], block.get("c"), block.get("sb")) for block in blocks] == [
         ("w0", "a", [1, 2], [0.5, None], None),
         ("w1", "a", [0], [0.25], None),
@@ -129,10 +122,10 @@ def test_what_has_the_same_names_shares_a_block_and_unknown_columns_are_absent()
     ],
 )
 def test_a_bad_block_is_refused_and_the_place_is_named(change: Change, fault: Fault, path: str) -> None:
-    document = json.loads(encode_report(REPORT))
+    document = json.loads(encoded(REPORT))
     change(document["k"][0])
     with pytest.raises(BadMessage) as caught:
-        decode_report(json.dumps(document).encode())
+        decoded(json.dumps(document).encode(), Report)
     assert (caught.value.fault, caught.value.path) == (fault, path)
 
 
@@ -152,7 +145,7 @@ def test_a_bad_block_of_a_snapshot_is_refused(change: Change, path: str) -> None
     document = json.loads(encode_snapshot(SNAPSHOT))
     change(document)
     with pytest.raises(BadMessage) as caught:
-        decode_snapshot(json.dumps(document).encode())
+        decoded(json.dumps(document).encode(), Snapshot)
     assert (caught.value.fault, caught.value.path) == (Fault.RANGE, path)
 
 
@@ -180,9 +173,9 @@ def test_a_table_of_key_groups_is_a_sequence_of_its_rows() -> None:
 
 
 def test_the_key_groups_of_all_blocks_are_limited_together() -> None:
-    document = json.loads(encode_report(REPORT))
+    document = json.loads(encoded(REPORT))
     names = {name: document["k"][0][name] for name in "wao"}
     document["k"] = [{**names, "p": [0] * (report.MAX_KEY_GROUPS - 1)}, {**names, "p": [0]}, {**names, "p": [0]}]
     with pytest.raises(BadMessage) as caught:
-        decode_report(json.dumps(document).encode())
+        decoded(json.dumps(document).encode(), Report)
     assert (caught.value.fault, caught.value.path) == (Fault.OVERSIZED, "k[2].p")

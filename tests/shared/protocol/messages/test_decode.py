@@ -1,8 +1,9 @@
 import pytest
 
-from trimtab_client.link import decoded
+from trimtab_client.link import decoded as answer_of
 from trimtab_protocol.console_documents import Problem
-from trimtab_protocol.messages.commands import Ack, CommandKind, Phase, Refusal, decode_ack, encode_ack
+from trimtab_protocol.messages.codec import decoded, encoded
+from trimtab_protocol.messages.commands import Ack, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import (
     MAX_MESSAGE_BYTES,
     BadMessage,
@@ -13,7 +14,7 @@ from trimtab_protocol.messages.decode import (
     encode,
     parsed,
 )
-from trimtab_protocol.messages.intents import Pause, decode_intent, encode_intent
+from trimtab_protocol.messages.intents import Pause, decode_intent
 from trimtab_protocol.messages.names import CommandId, Epoch, HostId, WorkerId
 
 
@@ -124,10 +125,10 @@ def test_a_text_is_one_printable_line_in_every_message_and_keeps_its_length():
     with pytest.raises(BadMessage):
         check_name("a\x1b", "at")  # a name is not altered: it would be that of somebody else
     pause = Pause(by=EVIL, at=1.0, reason=EVIL)
-    assert decode_intent(pause.key.encode(), encode_intent(pause)) == Pause(by=SEEN, at=1.0, reason=SEEN)
+    assert decode_intent(pause.key.encode(), encoded(pause)) == Pause(by=SEEN, at=1.0, reason=SEEN)
     ack = Ack(
         cluster="c", command_id=CommandId("a" * 32), epoch=Epoch(1, 1), kind=CommandKind.PREPARE, host=HostId("h"),
         worker=WorkerId("w"), phase=Phase.REFUSED, at=1.0, refusal=Refusal.FAILED, detail=EVIL,
     )  # fmt: skip
-    assert decode_ack(encode_ack(ack)).detail == SEEN
-    assert decoded({"type": "x", "title": EVIL, "status": 1, "detail": ""}, Problem).title == SEEN
+    assert decoded(encoded(ack), Ack).detail == SEEN
+    assert answer_of({"type": "x", "title": EVIL, "status": 1, "detail": ""}, Problem).title == SEEN

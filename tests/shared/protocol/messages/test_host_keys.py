@@ -6,15 +6,9 @@ from typing import Any
 
 import pytest
 
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.host_keys import (
-    EnrollmentRequest,
-    HostKeys,
-    decode_host_keys,
-    encode_host_keys,
-    encode_request,
-    proof_of,
-)
+from trimtab_protocol.messages.host_keys import EnrollmentRequest, HostKeys, decode_host_keys, proof_of
 from trimtab_protocol.messages.names import HostId
 
 H0 = HostId("h0")
@@ -24,7 +18,7 @@ REQUEST = EnrollmentRequest(cluster="c", host=H0, key=b"k" * 32, proof=proof_of(
 
 
 def test_a_host_may_have_no_key() -> None:
-    assert decode_host_keys(b"h0", encode_host_keys(replace(KEYS, keys=()))).keys == ()
+    assert decode_host_keys(b"h0", encoded(replace(KEYS, keys=()))).keys == ()
 
 
 @pytest.mark.parametrize(
@@ -36,13 +30,13 @@ def test_a_host_may_have_no_key() -> None:
         ({"keys": ["AAAA"]}, Fault.RANGE),
         ({"keys": ["no base64"]}, Fault.RANGE),
         ({"keys": [7]}, Fault.TYPE),
-        ({"keys": json.loads(encode_host_keys(KEYS))["keys"][:1] * 2}, Fault.RANGE),
+        ({"keys": json.loads(encoded(KEYS))["keys"][:1] * 2}, Fault.RANGE),
         ({"keys": ["a", "b", "c"]}, Fault.OVERSIZED),
         ({"by": "x" * 201}, Fault.RANGE),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], fault: Fault) -> None:
-    document = json.loads(encode_host_keys(KEYS)) | changes
+    document = json.loads(encoded(KEYS)) | changes
 
     with pytest.raises(BadMessage) as refused:
         decode_host_keys(b"h0", json.dumps(document).encode())
@@ -55,4 +49,4 @@ def test_a_request_is_proven_by_its_token_for_its_host_and_key_alone() -> None:
     assert not replace(REQUEST, key=b"x" * 32).is_proven_by(TOKEN)
     assert not replace(REQUEST, host=HostId("h1")).is_proven_by(TOKEN)
     assert not replace(REQUEST, cluster="d").is_proven_by(TOKEN)
-    assert TOKEN.encode() not in encode_request(REQUEST)
+    assert TOKEN.encode() not in encoded(REQUEST)

@@ -27,7 +27,6 @@ from tests.fuzz.fuzzed.samples import (
 )
 from tests.fuzz.fuzzed.wire import HOST_KEYS, REQUEST
 from trimtab_protocol.messages import (
-    commands,
     events,
     handover,
     host_keys,
@@ -39,10 +38,10 @@ from trimtab_protocol.messages import (
     snapshot,
     status,
 )
-from trimtab_protocol.messages.codec import document
+from trimtab_protocol.messages.codec import decoded, document, encoded
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.events import MAX_EVENT_BYTES, Event, decode_event, encode_event
+from trimtab_protocol.messages.events import MAX_EVENT_BYTES, Event, encode_event
 from trimtab_protocol.messages.names import (
     AppId,
     HostId,
@@ -70,35 +69,35 @@ INTENTS = (
 FRAMES = samples.HELLO, samples.WELCOME, samples.STATISTICS, samples.RELEASE, samples.TOOK
 Codec = tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]
 CODECS: dict[str, Codec] = {
-    "command": (samples.PREPARE, commands.encode_command, commands.decode_command),
-    "release": (samples.RELEASE, commands.encode_command, commands.decode_command),
-    "stop of an owner": (samples.STOP_OWNING, commands.encode_command, commands.decode_command),
-    "ack": (samples.TOOK, commands.encode_ack, commands.decode_ack),
-    "refusal": (samples.REFUSED, commands.encode_ack, commands.decode_ack),
-    "placement": (samples.PLACEMENT, placement.encode_placement, placement.decode_placement),
+    "command": (samples.PREPARE, encoded, partial(decoded, kind=Command)),
+    "release": (samples.RELEASE, encoded, partial(decoded, kind=Command)),
+    "stop of an owner": (samples.STOP_OWNING, encoded, partial(decoded, kind=Command)),
+    "ack": (samples.TOOK, encoded, partial(decoded, kind=Ack)),
+    "refusal": (samples.REFUSED, encoded, partial(decoded, kind=Ack)),
+    "placement": (samples.PLACEMENT, encoded, partial(decoded, kind=placement.Placement)),
     "head of a placement": (
         samples.HEAD,
-        placement_parts.encode_record,
+        encoded,
         lambda payload: placement_parts.decode_record(samples.APP.encode(), payload),
     ),
     "part of a placement": (
         samples.PART,
-        placement_parts.encode_record,
+        encoded,
         lambda payload: placement_parts.decode_record(samples.PART.key, payload),
     ),
-    "handover": (samples.RELEASED, handover.encode_handover, handover.decode_handover),
-    "report": (samples.REPORT, report.encode_report, report.decode_report),
-    "snapshot": (samples.SNAPSHOT, snapshot.encode_snapshot, snapshot.decode_snapshot),
-    "status": (samples.STATUS, status.encode_status, status.decode_status),
-    "event": (samples.EVENT, events.encode_event, events.decode_event),
+    "handover": (samples.RELEASED, encoded, partial(decoded, kind=handover.HandoverRecord)),
+    "report": (samples.REPORT, encoded, partial(decoded, kind=report.Report)),
+    "snapshot": (samples.SNAPSHOT, snapshot.encode_snapshot, partial(decoded, kind=snapshot.Snapshot)),
+    "status": (samples.STATUS, encoded, partial(decoded, kind=status.Status)),
+    "event": (samples.EVENT, events.encode_event, partial(decoded, kind=Event)),
     "host keys": (
         HOST_KEYS,
-        host_keys.encode_host_keys,
+        encoded,
         lambda payload: host_keys.decode_host_keys(samples.HOST.encode(), payload),
     ),
     "enrollment": (
         REQUEST,
-        host_keys.encode_request,
+        encoded,
         lambda payload: host_keys.decode_request(samples.HOST.encode(), payload),
     ),
     "taken back": (
@@ -106,7 +105,7 @@ CODECS: dict[str, Codec] = {
         lambda word: intents.encode_taken_back(word)[1],
         lambda payload: intents.taken_back_in([(intents.TAKEN_BACK_HEADER, payload)]),
     ),
-    **{each.key: (each, intents.encode_intent, partial(intents.decode_intent, each.key.encode())) for each in INTENTS},
+    **{each.key: (each, encoded, partial(intents.decode_intent, each.key.encode())) for each in INTENTS},
     **{f"frame {type(frame).__name__}": (frame, local.encode_frame, local.decode_frame) for frame in FRAMES},
 }
 
@@ -273,7 +272,7 @@ def test_refusals_that_the_agent_does_not_know_are_passed_over():
 def test_coverage_is_hosts_seen_of_expected():
     assert SNAPSHOT.coverage == 0.5
     nobody = json.loads(snapshot.encode_snapshot(SNAPSHOT)) | {"hosts_seen": 0, "hosts_expected": 0}
-    assert snapshot.decode_snapshot(json.dumps(nobody).encode()).coverage == 0.0
+    assert partial(decoded, kind=snapshot.Snapshot)(json.dumps(nobody).encode()).coverage == 0.0
 
 
 # --- intents ----------------------------------------------------------------------------------------------------------
@@ -281,13 +280,13 @@ def test_coverage_is_hosts_seen_of_expected():
 
 def test_an_intent_stands_under_its_own_key():
     with pytest.raises(BadMessage, match="drain/w1"):
-        intents.decode_intent(b"drain/w2", intents.encode_intent(DRAIN))
+        intents.decode_intent(b"drain/w2", encoded(DRAIN))
     with pytest.raises(BadMessage, match="accept-journal"):
-        intents.decode_intent(b"pause", intents.encode_intent(ACCEPT))
+        intents.decode_intent(b"pause", encoded(ACCEPT))
 
 
 def test_an_intent_of_a_later_version_is_refused_by_its_key():
-    later = intents.encode_intent(DRAIN).replace(b'"worker"', b'"freeze_app"')
+    later = encoded(DRAIN).replace(b'"worker"', b'"freeze_app"')
     with pytest.raises(BadMessage, match=r"freeze/orders.*expected an intent that this version knows"):
         intents.decode_intent(b"freeze/orders", later)
 
@@ -304,7 +303,7 @@ def test_moves_that_do_not_fit_together_are_refused() -> None:
     for moves, expected in (((), "expected 1 to 1000"), ((*MOVES, foreign), "those of one"), (MOVES[:1] * 2, "once")):
         with pytest.raises(ValueError, match=expected):
             dataclasses.replace(MOVE, moves=moves)
-    twice = intents.encode_intent(MOVE).replace(b"orders/sums/2", b"orders/sums/1")
+    twice = encoded(MOVE).replace(b"orders/sums/2", b"orders/sums/1")
     with pytest.raises(BadMessage, match=r"moves: .* each of them once"):
         intents.decode_intent(MOVE.key.encode(), twice)
 
@@ -329,7 +328,7 @@ BARE = Event(id="1", cluster="c", at=1.0, kind="decision", phase="skip", text="n
 
 @pytest.mark.parametrize("event", [BARE, replace(EVENT, kind="of_tomorrow")])
 def test_an_event_survives_the_wire(event: Event) -> None:
-    assert decode_event(encode_event(event)) == event
+    assert decoded(encode_event(event), Event) == event
 
 
 def test_an_event_that_is_too_large_goes_without_its_moves() -> None:
@@ -337,7 +336,7 @@ def test_an_event_that_is_too_large_goes_without_its_moves() -> None:
     large = replace(EVENT, moves=(long,) * 3000)
     payload = encode_event(large)
     assert len(payload) <= MAX_EVENT_BYTES
-    assert decode_event(payload) == replace(large, moves=(), loads=())
+    assert decoded(payload, Event) == replace(large, moves=(), loads=())
 
 
 # --- report -----------------------------------------------------------------------------------------------------------

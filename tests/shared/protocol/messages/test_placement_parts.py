@@ -9,20 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab_protocol.messages.codec import document
+from trimtab_protocol.messages.codec import decoded, document, encoded
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import OwnerPart, OwnerTable
-from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_STANDBYS, Placement, decode_placement
+from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_STANDBYS, Placement
 from trimtab_protocol.messages.placement_log import PlacementLog
-from trimtab_protocol.messages.placement_parts import (
-    MAX_PART_SIZE,
-    PlacementPart,
-    decode_record,
-    encode_record,
-    head_of,
-    records_of,
-)
+from trimtab_protocol.messages.placement_parts import MAX_PART_SIZE, PlacementPart, decode_record, head_of, records_of
 
 APP, SUMS, COUNTS = AppId("shop"), OperatorId("sums"), OperatorId("counts")
 WORKERS = tuple(WorkerId(f"w{number}") for number in range(4))
@@ -101,7 +94,7 @@ def test_what_a_placement_no_longer_has_is_deleted() -> None:
 
 def test_readers_that_know_only_one_record_refuse_a_head() -> None:
     with pytest.raises(BadMessage) as refused:
-        decode_placement(records_of(placement(1), None)[-1][1])
+        decoded(records_of(placement(1), None)[-1][1], Placement)
     assert refused.value.fault is Fault.VERSION
 
 
@@ -178,7 +171,7 @@ def test_parts_that_are_refused(name: str) -> None:
     part = PlacementPart(cluster="c", app=APP, epoch=Epoch(1, 1), operator=SUMS, part=0, rows=(row(0),))
     with pytest.raises(BadMessage):
         decode_record(key, Raw(document(part) | changes).encoded)
-    assert decode_record(part.key, encode_record(part)) == part
+    assert decode_record(part.key, encoded(part)) == part
 
 
 @pytest.mark.parametrize(
@@ -197,7 +190,7 @@ def test_heads_that_are_refused(changes: dict[str, Any]) -> None:
     head = head_of(placement(1))
     with pytest.raises(BadMessage):
         decode_record(b"shop", Raw(document(head) | changes).encoded)
-    assert decode_record(b"shop", encode_record(head)) == head
+    assert decode_record(b"shop", encoded(head)) == head
 
 
 class Raw:

@@ -12,7 +12,7 @@ from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 from faust.serializers.codecs import dumps
 
 from trimtab_agent.engines.faust.group.operators import Layout
-from trimtab_protocol.messages.codec import converted, document
+from trimtab_protocol.messages.codec import converted, document, encoded
 from trimtab_protocol.messages.copies import Copy, CopyTable
 from trimtab_protocol.messages.decode import (
     MAX_MESSAGE_BYTES,
@@ -24,7 +24,7 @@ from trimtab_protocol.messages.decode import (
     step,
 )
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch, OperatorId
-from trimtab_protocol.messages.placement import MAX_OPERATORS, Placement, encode_placement
+from trimtab_protocol.messages.placement import MAX_OPERATORS, Placement
 from trimtab_protocol.messages.report import MAX_COUNT
 
 MAX_TOPICS = 10_000
@@ -162,7 +162,7 @@ def check_held(topic: str, held: object, partitions: Collection[int] | None) -> 
 
 def packed(placement: Placement) -> str:
     """Compress a placement for JoinGroup data."""
-    return base64.b64encode(zlib.compress(encode_placement(placement), 9)).decode()
+    return base64.b64encode(zlib.compress(encoded(placement), 9)).decode()
 
 
 def unpacked(text: str) -> bytes:

@@ -18,8 +18,9 @@ from trimtab_agent.engines.faust.group.placement_follower import PlacementFollow
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.transport.client import Connection, for_ever
 from trimtab_agent.engines.faust.transport.unreadable import UnreadableRecord, stand_at_unreadable
+from trimtab_protocol.messages.codec import decoded, encoded
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.handover import HandoverRecord, decode_handover, encode_handover
+from trimtab_protocol.messages.handover import HandoverRecord
 from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.signing.envelope import signatures_in
 
@@ -83,7 +84,7 @@ class Channel:
             writer = self._writer
         place = {"topic": self._handover.topic, "partition": self._handover.partition}
         try:
-            await writer.send_and_wait(**place, value=encode_handover(record), key=record.app.encode())
+            await writer.send_and_wait(**place, value=encoded(record), key=record.app.encode())
         except KafkaError:  # the broker would refuse everything after that from an idempotent producer
             if self._writer is writer:
                 self._writer = None
@@ -180,7 +181,7 @@ class Channel:
 
     def _read_handover(self, value: bytes | None) -> HandoverRecord:
         try:
-            found = decode_handover(value)
+            found = decoded(value, HandoverRecord)
             if found.cluster != self._shared.cluster:
                 raise BadMessage(Fault.CLUSTER, "cluster", found.cluster, self._shared.cluster)
         except BadMessage as error:

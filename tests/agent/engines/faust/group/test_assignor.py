@@ -17,10 +17,11 @@ from trimtab_agent.engines.faust.group.assignor import STOCK_LEADER, PlacementAs
 from trimtab_agent.engines.faust.group.member_data import MemberData, read_member
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, OperatorId, WorkerId
-from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.signing.envelope import Envelope, signatures_in
 from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 
@@ -219,7 +220,7 @@ KEY, STRANGER = SigningKey.generate(), SigningKey.generate()
 
 
 def published(what: Placement, by: SigningKey | None = KEY, topic: str = "trimtab.c.placement") -> tuple[bytes, Any]:
-    value = encode_placement(what)
+    value = encoded(what)
     envelope = Envelope(topic=topic, key=b"ks", value=value)
     return value, signatures_in([by.sign(envelope)]) if by else ()
 

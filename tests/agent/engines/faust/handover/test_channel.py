@@ -14,10 +14,11 @@ from trimtab_agent.engines.faust.handover import channel as channel_module
 from trimtab_agent.engines.faust.handover.channel import Channel
 from trimtab_agent.engines.faust.transport import client
 from trimtab_agent.engines.faust.transport.unreadable import UnreadableRecord
+from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, encode_handover
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.placement import Placement, encode_placement
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 
@@ -53,7 +54,7 @@ class Line:
 
     def placed(self, offset: int, number: int, *, signed: bool = True, key: bytes = b"shop") -> None:
         placement = Placement(cluster="c", app=AppId("shop"), epoch=Epoch(1, number), owners={})
-        value, topic = encode_placement(placement), self.shared.topics.placement
+        value, topic = encoded(placement), self.shared.topics.placement
         headers = (KEY.sign(Envelope(topic=topic, key=key, value=value)),) if signed else ()
         self.channel._dispatch(Record(topic, offset, value, key, headers))
 
@@ -116,7 +117,7 @@ RECORD = HandoverRecord(
 
 def test_hand_overs_of_another_cluster_are_counted() -> None:
     line = Line()
-    for value in (encode_handover(RECORD), b"{]", encode_handover(RECORD).replace(b'"d"', b'"c"')):
+    for value in (encoded(RECORD), b"{]", encoded(RECORD).replace(b'"d"', b'"c"')):
         line.channel._dispatch(Record(line.shared.topics.handover, 0, value))
 
     assert [found.cluster for found in line.handovers] == ["c"]
@@ -284,7 +285,7 @@ class Reader:
 def test_a_hand_over_is_not_missed_while_the_broker_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_module, "AIOKafkaConsumer", Reader)
     mine = replace(RECORD, cluster="c")
-    monkeypatch.setattr(Reader, "log", [encode_handover(replace(mine, handover="before it started"))])
+    monkeypatch.setattr(Reader, "log", [encoded(replace(mine, handover="before it started"))])
     line = Line()
 
     async def read(left: int) -> None:
@@ -293,7 +294,7 @@ def test_a_hand_over_is_not_missed_while_the_broker_is_away(monkeypatch: pytest.
             await line.channel._read()
 
     asyncio.run(read(0))
-    Reader.log += [encode_handover(replace(mine, handover=f"h{number}")) for number in range(3)]
+    Reader.log += [encoded(replace(mine, handover=f"h{number}")) for number in range(3)]
     asyncio.run(read(1))
     asyncio.run(read(9))
 
@@ -310,13 +311,13 @@ def test_what_nobody_can_read_holds_up_no_hand_over_that_follows(monkeypatch: py
         Reader.left = 9
         await line.channel._read()
 
-    for log, said in (([], OSError), ([encode_handover(mine), UNREADABLE, encode_handover(mine)], UnreadableRecord)):
+    for log, said in (([], OSError), ([encoded(mine), UNREADABLE, encoded(mine)], UnreadableRecord)):
         Reader.log += log
         with pytest.raises(said):
             asyncio.run(read())
     with pytest.raises(OSError, match="away"):
         asyncio.run(read())
-    Reader.log.append(encode_handover(replace(mine, handover="later")))
+    Reader.log.append(encoded(replace(mine, handover="later")))
     with pytest.raises(OSError, match="away"):
         asyncio.run(read())
 
