@@ -6,26 +6,68 @@ cost of a step is the difference of the thread's CPU clock before and after it, 
 The stream reports in the middle of a step that it begins an event (`KeyGroupSensor.on_stream_event_in`).  Faust
 suspends at least once between two events, so each step belongs to one event.  A step that begins no event continues
 the previous one.
+
+An agent that takes batches (`stream.take`) begins no event: another task gathers them.  Its steps are charged to the
+partitions of the events in its batch, in equal parts.
 """
 
+import itertools
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from faust.agents import Agent
 from faust.types import TP
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The partitions of a batch, one for each of its events."""
+
+    tps: Sequence[TP]
+    counts: Mapping[TP, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counts", Counter(self.tps))
+
+
+def _no_batch(_: Any) -> None:
+    return None
+
+
 class KeyGroupCpuMeter:
     """CPU nanoseconds per partition.  Steps before an agent's first event are under None."""
 
-    __slots__ = ("clock", "current", "spent_ns")
+    __slots__ = ("_turns", "batch", "clock", "current", "events_in_batch", "spent_ns")
 
-    def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], int] = time.thread_time_ns,
+        events_in_batch: Callable[[Any], Sequence[Any] | None] = _no_batch,
+    ) -> None:
+        """`events_in_batch` = the events of the batch that an agent has or will get, by its stream; None: none."""
         self.clock = clock
+        self.events_in_batch = events_in_batch
         self.current: TP | None = None
         """The partition of the event that the running step works on."""
+        self.batch: Batch | None = None
+        """The batch that the running step works on, if it is no single event."""
         self.spent_ns: dict[TP | None, int] = {}
+        self._turns = itertools.count()
+
+    def cause(self) -> TP | None:
+        """The partition that has caused what the running step sends; those of a batch in turn."""
+        return self.current if self.batch is None else self.batch.tps[next(self._turns) % len(self.batch.tps)]
+
+    def charge(self, partition: TP | None, batch: Batch | None, spent: int) -> None:
+        """Charge a step to a partition, or to those of a batch."""
+        if partition is not None or batch is None:
+            self.spent_ns[partition] = self.spent_ns.get(partition, 0) + spent
+            return
+        for tp, count in batch.counts.items():
+            self.spent_ns[tp] = self.spent_ns.get(tp, 0) + spent * count // len(batch.tps)
 
     def take(self) -> dict[TP | None, int]:
         """Nanoseconds spent since the last call."""
@@ -36,11 +78,14 @@ class KeyGroupCpuMeter:
 class Metered:
     """Wraps an awaitable and charges its steps to a meter."""
 
-    __slots__ = ("_awaitable", "_meter")
+    __slots__ = ("_awaitable", "_batch", "_meter")
 
-    def __init__(self, awaitable: Awaitable[Any], meter: KeyGroupCpuMeter) -> None:
+    def __init__(
+        self, awaitable: Awaitable[Any], meter: KeyGroupCpuMeter, batch: Callable[[], Batch | None] = lambda: None
+    ) -> None:
         self._awaitable = awaitable
         self._meter = meter
+        self._batch = batch
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps = self._awaitable.__await__()
@@ -50,6 +95,7 @@ class Metered:
         fault: BaseException | None = None
         while True:
             meter.current = partition
+            meter.batch = None if partition is not None else self._batch()
             started = clock()
             try:
                 waits_for = steps.send(value) if fault is None else steps.throw(fault)
@@ -57,8 +103,8 @@ class Metered:
                 return end.value
             finally:
                 spent = clock() - started
-                partition, meter.current = meter.current, None
-                meter.spent_ns[partition] = meter.spent_ns.get(partition, 0) + spent
+                partition, batch, meter.current, meter.batch = meter.current, meter.batch, None, None
+                meter.charge(partition, batch, spent)
             value, fault = None, None
             try:
                 value = yield waits_for
@@ -69,6 +115,26 @@ class Metered:
                 fault = exc
 
 
+class BatchOf:
+    """The batch of an agent's stream.  It is looked at in each step, so what has been counted is kept."""
+
+    def __init__(self, stream: Any, events_in_batch: Callable[[Any], Sequence[Any] | None]) -> None:
+        self._stream = stream
+        self._events = events_in_batch
+        self._seen: tuple[Any, ...] = ()
+        self._batch: Batch | None = None
+
+    def __call__(self) -> Batch | None:
+        """The batch that the agent has, or that is gathered for it; None: there is none, or nothing is in it."""
+        events = self._events(self._stream)
+        if not events:
+            return None
+        first = events[0].message
+        if self._seen != (seen := (first.tp, first.offset, len(events))):
+            self._seen, self._batch = seen, Batch([event.message.tp for event in events])
+        return self._batch
+
+
 class MeteredAgent(Agent):  # type: ignore[misc]
     """An agent whose steps are charged to the app's `KeyGroupSensor`."""
 
@@ -77,7 +143,7 @@ class MeteredAgent(Agent):  # type: ignore[misc]
         for sensor in self.app.sensors:
             meter = getattr(sensor, "cpu", None)
             if isinstance(meter, KeyGroupCpuMeter):
-                coro = Metered(coro, meter)
+                coro = Metered(coro, meter, BatchOf(aref.stream, meter.events_in_batch))
         actor: Coroutine[Any, Any, None] = super()._execute_actor(coro, aref)
         return actor
 

@@ -3,11 +3,14 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
+import faust
 import pytest
 from faust.agents import Agent
 from faust.types import TP
 
 from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, Metered, MeteredAgent, meter_agents
+from trimtab_agent.engines.faust.measure.sensor import KeyGroupSensor
+from trimtab_agent.engines.faust.transport.chained import in_batch
 
 A, B = TP("t", 0), TP("t", 1)
 
@@ -136,5 +139,35 @@ def test_a_metered_agent_charges_the_sensor_of_its_app(clock: Clock, meter: KeyG
         def __init__(self) -> None:
             self.app = App()
 
-    asyncio.run(Fake()._execute_actor(actor(), None))
+    asyncio.run(Fake()._execute_actor(actor(), SimpleNamespace(stream=None)))
     assert meter.take() == {B: 6}
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_an_agent_that_takes_batches_is_charged_by_their_events_and_so_is_what_it_sends(
+    clock: Clock, *, grouped: bool
+):
+    app = faust.App("batches", store="memory://")
+    sensor = KeyGroupSensor(app, events_in_batch=lambda stream: in_batch(stream.get_active_stream()))
+    sensor.cpu.clock = clock
+    app.sensors.add(sensor)
+    causes = []
+
+    async def work(stream: Any) -> None:
+        async for batch in stream.filter(bool).take(4, within=30.0) if grouped else stream.take(4, within=30.0):
+            for _ in batch:
+                clock.burn(12)
+                causes.append(sensor.on_send_initiated(None, "out", None, 1, 1)[0])
+                await asyncio.sleep(0)
+            clock.burn(4)
+
+    agent = app.agent(app.topic("t"))(work).test_context()
+    meter_agents(SimpleNamespace(agents={"a": agent}))
+    app.flow_control.resume()
+    async with agent:
+        for number in range(8):
+            await agent.put(number + 1, partition=min(number % 4, 1))
+        await asyncio.sleep(0.05)
+
+    assert sensor.cpu.take() == {None: 0, A: 26, B: 78}
+    assert causes == [A, B, B, B] * 2
