@@ -27,7 +27,6 @@ from trimtab_sandbox.broker import Broker, Topic, free_ports
 from trimtab_sandbox.processes import Processes
 
 APP, ALL = AppId("answers"), OperatorId("all")
-COMMAND = [sys.executable, "-m", "tests.e2e.steering.answers_app", "worker", "-l", "info"]
 PARTITIONS, KEYS = 4, [f"c{number}" for number in range(12)]
 ASKED_PER_S = 50.0
 CHANGELOG = f"{APP}-totals-changelog"
@@ -50,10 +49,12 @@ class Reply:
 class AnswersCluster(Cluster):
     """Workers of the app that answers, each with a port of its own."""
 
+    app_id, program, topics = APP, "tests.e2e.steering.answers_app", ("questions", "plain")
+
     def __init__(self, folder: Path, broker: Broker, *, standbys: int = 0, asks: bool = False, slow_s: float = 0.0):
         setup = Setup(workers=3, partitions=PARTITIONS, preload=0, features=(Feature.UNNAMED,))
         super().__init__(setup, folder, broker)
-        self.app, self.standbys = APP, standbys
+        self.app, self.standbys = self.app_id, standbys
         self.replies: dict[str, list[Reply]] = defaultdict(list)
         """By the page that was asked."""
         self.sent: Counter[str] = Counter()
@@ -63,7 +64,7 @@ class AnswersCluster(Cluster):
     async def __aenter__(self) -> "AnswersCluster":
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "leaders").touch()
-        self.broker.create_topics([Topic(name=name, partitions=PARTITIONS) for name in ("questions", "plain")])
+        self.broker.create_topics([Topic(name=name, partitions=PARTITIONS) for name in self.topics])
         self.workers = [rig.worker(number) for number in range(self.setup.workers)]
         await super().__aenter__()
         return self
@@ -75,14 +76,15 @@ class AnswersCluster(Cluster):
             **self._told, "bootstrap": self.broker.address, "folder": str(self.folder), "port": self.ports[name],
         }  # fmt: skip
         environment = {
-            "ANSWERS_SETUP": json.dumps(given),
+            "APP_SETUP": json.dumps(given),
             "PYTHONPATH": python_path(ROOT),
             "TRIMTAB_CLUSTER": CLUSTER,
             "TRIMTAB_WORKER": name,
             "TRIMTAB_SOCKET": str(self.folder / "agent.sock"),
         }
         self.agent.statistics.pop(name, None)
-        self.alive[name] = self.processes.start(name, COMMAND, environment=environment, folder=self.folder)
+        command = [sys.executable, "-m", self.program, "worker", "-l", "info"]
+        self.alive[name] = self.processes.start(name, command, environment=environment, folder=self.folder)
 
     @property
     def members(self) -> list[WorkerId]:
