@@ -75,6 +75,31 @@ def test_an_unfit_app_reports_only_and_keeps_its_own_ways(options: dict[str, Any
         assert unfitting.conf.table_standby_replicas == 1
 
 
+@pytest.mark.parametrize("part", ["producer", "consumer", "assignor", "router"])
+async def test_an_app_that_has_used_what_would_be_replaced_reports_only(part: str) -> None:
+    """It would keep Faust's own, beside what the plug-in has replaced."""
+    used = app()
+    getattr(used, part)
+
+    told = install(used).steering.status.refusal
+
+    assert told is not None
+    assert f"app.{part.replace('router', 'assignor')}: used before install" in told
+    assert not isinstance(used.transport, SteeredTransport)
+
+
+@pytest.mark.filterwarnings("ignore::faust.exceptions.AlreadyConfiguredWarning")
+async def test_a_setting_that_was_changed_after_install_is_seen_before_the_join() -> None:
+    changed = app()
+    plugin = install(changed)
+    changed.conf.stream_wait_empty = False
+    assert plugin.steering.status.refusal is None
+
+    await plugin.steering.watcher.before_join(frozenset())
+
+    assert "stream_wait_empty=False" in (plugin.steering.status.refusal or "")
+
+
 async def test_a_worker_that_keeps_fausts_own_consumer_is_measured() -> None:
     """That consumer does not know of steering: the worker's state comes from what every Faust worker has."""
 
