@@ -58,8 +58,8 @@ class KeyGroupCpuMeter:
         self._turns = itertools.count()
 
     def cause(self) -> TP | None:
-        """The partition that has caused what the running step sends; those of a batch in turn."""
-        return self.current if self.batch is None else self.batch.tps[next(self._turns) % len(self.batch.tps)]
+        """The partition that has caused what the running step sends for a batch, those of its events in turn."""
+        return None if self.batch is None else self.batch.tps[next(self._turns) % len(self.batch.tps)]
 
     def charge(self, partition: TP | None, batch: Batch | None, spent: int) -> None:
         """Charge a step to a partition, or to those of a batch."""

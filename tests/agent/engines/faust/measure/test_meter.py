@@ -171,3 +171,4 @@ async def test_an_agent_that_takes_batches_is_charged_by_their_events_and_so_is_
 
     assert sensor.cpu.take() == {None: 0, A: 26, B: 78}
     assert causes == [A, B, B, B] * 2
+    assert sensor.on_send_initiated(None, "out", None, 1, 1)[0] is None, "a timer's"
