@@ -9,16 +9,22 @@ the previous one.
 
 An agent that takes batches (`stream.take`) begins no event: another task gathers them.  Its steps are charged to the
 partitions of the events in its batch, in equal parts.
+
+What agents compute in asyncio's threads (`asyncio.to_thread`) is charged like their steps (`MeteredThreads`).
 """
 
+import asyncio
 import itertools
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from faust.agents import Agent
+from faust.streams import current_event
 from faust.types import TP
 
 
@@ -113,6 +119,71 @@ class Metered:
                 raise
             except BaseException as exc:  # a cancellation, too, must reach the agent
                 fault = exc
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call in a thread, charged up to `at_ns` of the thread's own clock."""
+
+    partition: TP | None
+    batch: Batch | None
+    clock: int
+    at_ns: int
+
+
+class MeteredThreads(ThreadPoolExecutor):
+    """Threads for an event loop.  What an agent has called there is charged to its event, or to its batch.
+
+    A call may last longer than an interval, so it is charged as far as it has come whenever somebody asks.
+    """
+
+    def __init__(self, meter: KeyGroupCpuMeter) -> None:
+        super().__init__(thread_name_prefix="asyncio")  # as asyncio's own
+        self._meter = meter
+        self._lock = threading.Lock()
+        self._running: set[_Call] = set()
+        self._spent: list[tuple[TP | None, Batch | None, int]] = []
+
+    def serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Become the threads of a loop, unless the app has given it some, or it does not say so (uvloop)."""
+        if isinstance(loop, asyncio.BaseEventLoop) and getattr(loop, "_default_executor", self) is None:
+            loop.set_default_executor(self)
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> "Future[Any]":
+        """Run a function in a thread."""
+        event, batch = current_event(), self._meter.batch
+        if event is None and batch is None:
+            return super().submit(function, *arguments, **options)
+        partition = None if event is None else event.message.tp
+        return super().submit(self._measured, partition, batch, function, *arguments, **options)
+
+    def _measured(
+        self, partition: TP | None, batch: Batch | None, function: Callable[..., Any], *arguments: Any, **options: Any
+    ) -> Any:
+        clock = time.pthread_getcpuclockid(threading.get_ident())
+        call = _Call(partition, batch, clock, time.clock_gettime_ns(clock))
+        with self._lock:
+            self._running.add(call)
+        try:
+            return function(*arguments, **options)
+        finally:
+            with self._lock:  # the clock of a thread that has ended must not be read
+                self._note(call)
+                self._running.discard(call)
+
+    def _note(self, call: _Call) -> None:
+        now = time.clock_gettime_ns(call.clock)
+        self._spent.append((call.partition, call.batch, now - call.at_ns))
+        call.at_ns = now
+
+    def charge(self) -> None:
+        """Charge what was spent since the last call.  Runs on the event loop."""
+        with self._lock:
+            for call in self._running:
+                self._note(call)
+            spent, self._spent = self._spent, []
+        for partition, batch, nanoseconds in spent:
+            self._meter.charge(partition, batch, nanoseconds)
 
 
 class BatchOf:

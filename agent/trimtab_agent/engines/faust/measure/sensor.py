@@ -4,6 +4,7 @@ Everything here runs on the worker's event-loop thread, so `take` loses nothing.
 messages or events: that would delay Faust's acknowledgement and keep whole batches in memory.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import faust
 from faust.streams import current_event
 from faust.types import TP, AppT, EventT, Message, StreamT
 
-from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, meter_agents
+from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, MeteredThreads, meter_agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class IntervalCounts:
 
 
 class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
-    """Sensor for `app.sensors`.  When the app starts, it begins to meter the app's agents."""
+    """Sensor for `app.sensors`.  When the app starts, it begins to meter the app's agents, and their threads."""
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         """`events_in_batch`: see `KeyGroupCpuMeter`."""
         super().__init__(**options)
         self.cpu = KeyGroupCpuMeter(events_in_batch=events_in_batch)
+        self.threads = MeteredThreads(self.cpu)
         self._app = app
         self._process_clock = process_clock
         self._process_ns = self._read_process()
@@ -71,6 +73,7 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
     async def on_start(self) -> None:
         """Meter the app's agents; Faust starts sensors before agents."""
         meter_agents(self._app)
+        self.threads.serve(asyncio.get_running_loop())
         self._changelogs = frozenset(self._app.tables.changelog_topics)
 
     def on_message_in(self, tp: TP, offset: int, message: Message) -> None:
@@ -98,6 +101,7 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
 
     def take(self) -> IntervalCounts:
         """Return the counts since the last call, and begin the next interval."""
+        self.threads.charge()  # before the process's clock is read, which has at least as much
         received, self._received = self._received, {}
         sent, self._sent = self._sent, {}
         logged, self._logged = self._logged, {}
