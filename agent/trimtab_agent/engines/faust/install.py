@@ -27,7 +27,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.open_files import raise_limit
 from trimtab_agent.engines.faust.settings import InPlace, SteeringSettings
 from trimtab_agent.engines.faust.steering.steering import FaustSteering
-from trimtab_agent.engines.faust.transport.chained import in_batch
+from trimtab_agent.engines.faust.transport.chained import gathered
 from trimtab_agent.engines.faust.transport.client import Connection, ask_bootstrap_servers_again
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport, keep_what_waits
 from trimtab_agent.engines.faust.transport.in_place import HEARTBEATS, in_place_rebalance_s
@@ -103,14 +103,8 @@ def install(
                 tell=functools.partial(setattr, shared, "not_local"),
                 settings=local_settings or LocalSettings(),
             )
-
-    def events_in_batch(stream: Any) -> list[Any] | None:
-        return in_batch(stream.get_active_stream())
-
     sensor = (
-        KeyGroupSensor(app, events_in_batch=events_in_batch)
-        if hop is None
-        else LocalSensor(app, hop.take_direct, events_in_batch=events_in_batch)
+        KeyGroupSensor(app, gathered=gathered) if hop is None else LocalSensor(app, hop.take_direct, gathered=gathered)
     )
     app.sensors.add(sensor)
     if reasons:

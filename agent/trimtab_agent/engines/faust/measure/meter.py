@@ -28,7 +28,7 @@ from faust.streams import current_event
 from faust.types import TP
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """The partitions of a batch, one for each of its events."""
 
@@ -39,28 +39,31 @@ class Batch:
         object.__setattr__(self, "counts", Counter(self.tps))
 
 
-def _no_batch(_: Any) -> None:
-    return None
+def nothing(_: Any) -> tuple[()]:
+    """What is gathered for an agent that takes no batches."""
+    return ()
 
 
 class KeyGroupCpuMeter:
     """CPU nanoseconds per partition.  Steps before an agent's first event are under None."""
 
-    __slots__ = ("_turns", "batch", "clock", "current", "events_in_batch", "spent_ns")
+    __slots__ = ("_by_batch", "_turns", "batch", "clock", "current", "gathered", "spent_ns")
 
     def __init__(
         self,
         clock: Callable[[], int] = time.thread_time_ns,
-        events_in_batch: Callable[[Any], Sequence[Any] | None] = _no_batch,
+        gathered: Callable[[Any], Sequence[Any]] = nothing,
     ) -> None:
-        """`events_in_batch` = the events of the batch that an agent has or will get, by its stream; None: none."""
+        """`gathered` = the events of the batch that an agent has or will get, by its stream."""
         self.clock = clock
-        self.events_in_batch = events_in_batch
+        self.gathered = gathered
         self.current: TP | None = None
         """The partition of the event that the running step works on."""
         self.batch: Batch | None = None
         """The batch that the running step works on, if it is no single event."""
         self.spent_ns: dict[TP | None, int] = {}
+        self._by_batch: dict[Batch, int] = {}
+        """Nanoseconds that are divided when somebody asks: a batch may have thousands of steps."""
         self._turns = itertools.count()
 
     def cause(self) -> TP | None:
@@ -69,16 +72,19 @@ class KeyGroupCpuMeter:
 
     def charge(self, partition: TP | None, batch: Batch | None, spent: int) -> None:
         """Charge a step to a partition, or to those of a batch."""
-        if partition is not None or batch is None:
+        if partition is None and batch is not None:
+            self._by_batch[batch] = self._by_batch.get(batch, 0) + spent
+        else:
             self.spent_ns[partition] = self.spent_ns.get(partition, 0) + spent
-            return
-        for tp, count in batch.counts.items():
-            self.spent_ns[tp] = self.spent_ns.get(tp, 0) + spent * count // len(batch.tps)
 
     def take(self) -> dict[TP | None, int]:
         """Nanoseconds spent since the last call."""
-        spent, self.spent_ns = self.spent_ns, {}
-        return spent
+        by_batch, self._by_batch = self._by_batch, {}
+        for batch, spent in by_batch.items():
+            for tp, count in batch.counts.items():
+                self.charge(tp, None, spent * count // len(batch.tps))
+        taken, self.spent_ns = self.spent_ns, {}
+        return taken
 
 
 class Metered:
@@ -189,9 +195,9 @@ class MeteredThreads(ThreadPoolExecutor):
 class BatchOf:
     """The batch of an agent's stream.  It is looked at in each step, so what has been counted is kept."""
 
-    def __init__(self, stream: Any, events_in_batch: Callable[[Any], Sequence[Any] | None]) -> None:
+    def __init__(self, stream: Any, gathered: Callable[[Any], Sequence[Any]]) -> None:
         self._stream = stream
-        self._events = events_in_batch
+        self._events = gathered
         self._seen: tuple[Any, ...] = ()
         self._batch: Batch | None = None
 
@@ -214,7 +220,7 @@ class MeteredAgent(Agent):  # type: ignore[misc]
         for sensor in self.app.sensors:
             meter = getattr(sensor, "cpu", None)
             if isinstance(meter, KeyGroupCpuMeter):
-                coro = Metered(coro, meter, BatchOf(aref.stream, meter.events_in_batch))
+                coro = Metered(coro, meter, BatchOf(aref.stream, meter.gathered))
         actor: Coroutine[Any, Any, None] = super()._execute_actor(coro, aref)
         return actor
 

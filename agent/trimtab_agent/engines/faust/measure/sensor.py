@@ -14,7 +14,7 @@ import faust
 from faust.streams import current_event
 from faust.types import TP, AppT, EventT, Message, StreamT
 
-from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, MeteredThreads, meter_agents
+from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, MeteredThreads, meter_agents, nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         app: AppT,
         *,
         process_clock: Callable[[], int] = time.process_time_ns,
-        events_in_batch: Callable[[Any], Sequence[Any] | None] = lambda _: None,
+        gathered: Callable[[Any], Sequence[Any]] = nothing,
         **options: Any,
     ) -> None:
-        """`events_in_batch`: see `KeyGroupCpuMeter`."""
+        """`gathered`: see `KeyGroupCpuMeter`."""
         super().__init__(**options)
-        self.cpu = KeyGroupCpuMeter(events_in_batch=events_in_batch)
+        self.cpu = KeyGroupCpuMeter(gathered=gathered)
         self.threads = MeteredThreads(self.cpu)
         self._app = app
         self._process_clock = process_clock

@@ -14,7 +14,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, Metered, MeteredAgent, meter_agents
 from trimtab_agent.engines.faust.measure.sensor import KeyGroupSensor
-from trimtab_agent.engines.faust.transport.chained import in_batch
+from trimtab_agent.engines.faust.transport.chained import gathered
 
 A, B = TP("t", 0), TP("t", 1)
 
@@ -152,7 +152,7 @@ async def test_an_agent_that_takes_batches_is_charged_by_their_events_and_so_is_
     clock: Clock, *, grouped: bool
 ):
     app = faust.App("batches", store="memory://")
-    sensor = KeyGroupSensor(app, events_in_batch=lambda stream: in_batch(stream.get_active_stream()))
+    sensor = KeyGroupSensor(app, gathered=gathered)
     sensor.cpu.clock = clock
     app.sensors.add(sensor)
     causes = []
