@@ -193,21 +193,24 @@ class MeteredThreads(ThreadPoolExecutor):
 
 
 class BatchOf:
-    """The batch of an agent's stream.  It is looked at in each step, so what has been counted is kept."""
+    """The batch of an agent's stream.  It is looked at in each step, so what has been found and counted is kept."""
 
     def __init__(self, stream: Any, gathered: Callable[[Any], Sequence[Any]]) -> None:
         self._stream = stream
-        self._events = gathered
-        self._seen: tuple[Any, ...] = ()
+        self._gathered = gathered
+        self._events: Sequence[Any] = ()
+        """The list of the stream, which is filled and emptied again and again."""
+        self._seen: tuple[int, int, int] | None = None
         self._batch: Batch | None = None
 
     def __call__(self) -> Batch | None:
         """The batch that the agent has, or that is gathered for it; None: there is none, or nothing is in it."""
-        events = self._events(self._stream)
-        if not events:
+        if not self._events:
+            self._events = self._gathered(self._stream)
+        if not (events := self._events):
             return None
-        first = events[0].message
-        if self._seen != (seen := (first.tp, first.offset, len(events))):
+        seen = id(events[0]), events[0].message.offset, len(events)
+        if self._seen != seen:
             self._seen, self._batch = seen, Batch([event.message.tp for event in events])
         return self._batch
 
