@@ -50,6 +50,8 @@ class AnswersCluster(Cluster):
     """Workers of the app that answers, each with a port of its own."""
 
     app_id, program, topics = APP, "tests.e2e.steering.answers_app", ("questions", "plain")
+    command: tuple[str, ...] = ()
+    """Of Python, if it is not that of a worker of the program."""
 
     def __init__(self, folder: Path, broker: Broker, *, standbys: int = 0, asks: bool = False, slow_s: float = 0.0):
         setup = Setup(workers=3, partitions=PARTITIONS, preload=0, features=(Feature.UNNAMED,))
@@ -83,8 +85,10 @@ class AnswersCluster(Cluster):
             "TRIMTAB_SOCKET": str(self.folder / "agent.sock"),
         }
         self.agent.statistics.pop(name, None)
-        command = [sys.executable, "-m", self.program, "worker", "-l", "info"]
-        self.alive[name] = self.processes.start(name, command, environment=environment, folder=self.folder)
+        how = self.command or ("-m", self.program, "worker", "-l", "info")
+        self.alive[name] = self.processes.start(
+            name, [sys.executable, *how], environment=environment, folder=self.folder
+        )
 
     @property
     def members(self) -> list[WorkerId]:

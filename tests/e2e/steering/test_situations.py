@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 import shutil
+import signal
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -517,6 +518,42 @@ def test_an_app_as_users_write_it(tmp_path: Path) -> None:
             print(f"{len(cluster.orders)} orders, {cluster.noted_by_all('late').total()} late, pauses {pauses}")
             assert wrong == {}
             assert "Traceback" not in logs(cluster)
+
+    with Processes(tmp_path / "logs") as processes, Broker(tmp_path / "broker", processes) as broker:
+        asyncio.run(play(broker))
+
+
+EMBEDDED = """
+import asyncio
+from tests.e2e.steering.users_app import Order, app, orders, spent
+
+async def main():
+    await app.start()
+    for number in range(50):
+        await orders.send(key="c1", value=Order(number=number, customer="c1", cents=2))
+    while spent["c1"] < 100:
+        await asyncio.sleep(0.1)
+    await app.stop()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.light
+def test_an_app_runs_inside_of_another_program(tmp_path: Path) -> None:
+    """As in a web server that starts it and stops it in an event loop of its own."""
+
+    class Embedding(UsersCluster):
+        command = ("-c", EMBEDDED)
+
+    async def play(broker: Broker) -> None:
+        async with Embedding(tmp_path / "run", broker) as cluster:
+            for child in list(cluster.alive.values())[1:]:
+                child.send(signal.SIGKILL)
+            (child, *_) = cluster.alive.values()
+            assert await until(lambda: not child.alive, 90.0), "it does not end"
+            assert child.exit_code == 0
 
     with Processes(tmp_path / "logs") as processes, Broker(tmp_path / "broker", processes) as broker:
         asyncio.run(play(broker))

@@ -29,7 +29,7 @@ from trimtab_agent.engines.faust.settings import InPlace, SteeringSettings
 from trimtab_agent.engines.faust.steering.steering import FaustSteering
 from trimtab_agent.engines.faust.transport.chained import gathered
 from trimtab_agent.engines.faust.transport.client import Connection, ask_bootstrap_servers_again
-from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport, keep_what_waits
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 from trimtab_agent.engines.faust.transport.in_place import HEARTBEATS, in_place_rebalance_s
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.decode import MAX_NAME, NAME_PATTERN
@@ -206,8 +206,6 @@ def _steer(
         app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering.watcher)
     else:
         app.transport = LocalTransport(app, fence=fence, settings=settings, watcher=steering.watcher, hop=hop)
-    fence.guard(app.flow_control)
-    keep_what_waits(app.flow_control)
 
     stop_consumer = app._stop_consumer
 

@@ -1,5 +1,6 @@
 """One line in the user's app; what cannot be steered is said, with the reason."""
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -259,10 +260,23 @@ async def test_a_program_that_only_asks_or_sends_is_no_worker(mode: str, monkeyp
     assert ([type(asking.producer)], link.started) == ([Producer], False)
 
 
-def test_what_waits_is_kept_while_the_flow_is_open_and_dropped_when_it_opens_again() -> None:
+def test_an_app_belongs_to_the_event_loop_that_starts_it() -> None:
+    """A web server that it runs inside of makes one later, and nothing would ever answer in another one."""
+    made = app()
+    install(made)
+
+    async def start() -> bool:
+        assert made.consumer is not None
+        return made.loop is made.flow_control.loop is asyncio.get_running_loop()
+
+    assert asyncio.run(start())
+
+
+async def test_what_waits_is_kept_while_the_flow_is_open_and_dropped_when_it_opens_again() -> None:
     """Else a standby of Faust, in an app that turns out to be unfit, would lack records of its changelog."""
     made = app()
     install(made)
+    assert made.consumer is not None
     flow, queue = made.flow_control, made.tables.changelog_queue
 
     queue.force_put_nowait("before the first assignment")

@@ -1298,6 +1298,9 @@ class SteeredTransport(Transport):  # type: ignore[misc]
     def create_consumer(self, callback: Any, **options: Any) -> Any:
         """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here.
 
+        So does what changes the flow control: it belongs to the event loop in which it is made, and before the app
+        starts there may be another one (an app that runs inside of a web server).
+
         A program that only asks (`app.start_client()`) is in no group, and has Faust's own.
         """
         if self.app.client_only:
@@ -1306,6 +1309,8 @@ class SteeredTransport(Transport):  # type: ignore[misc]
             if isinstance(table.data, Store):
                 _restore_as_stored(table)
         self.guard.watch()
+        self.fence.guard(self.app.flow_control)
+        keep_what_waits(self.app.flow_control)
         return super().create_consumer(callback, **options)
 
 
