@@ -29,7 +29,7 @@ from faust.types import TP
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class TakenBatch:
     """The partitions of a batch, one for each of its events."""
 
     tps: Sequence[TP]
@@ -59,10 +59,10 @@ class KeyGroupCpuMeter:
         self.gathered = gathered
         self.current: TP | None = None
         """The partition of the event that the running step works on."""
-        self.batch: Batch | None = None
+        self.batch: TakenBatch | None = None
         """The batch that the running step works on, if it is no single event."""
         self.spent_ns: dict[TP | None, int] = {}
-        self._by_batch: dict[Batch, int] = {}
+        self._by_batch: dict[TakenBatch, int] = {}
         """Nanoseconds that are divided when somebody asks: a batch may have thousands of steps."""
         self._turns = itertools.count()
 
@@ -70,7 +70,7 @@ class KeyGroupCpuMeter:
         """The partition that has caused what the running step sends for a batch, those of its events in turn."""
         return None if self.batch is None else self.batch.tps[next(self._turns) % len(self.batch.tps)]
 
-    def charge(self, partition: TP | None, batch: Batch | None, spent: int) -> None:
+    def charge(self, partition: TP | None, batch: TakenBatch | None, spent: int) -> None:
         """Charge a step to a partition, or to those of a batch."""
         if partition is None and batch is not None:
             self._by_batch[batch] = self._by_batch.get(batch, 0) + spent
@@ -93,7 +93,7 @@ class Metered:
     __slots__ = ("_awaitable", "_batch", "_meter")
 
     def __init__(
-        self, awaitable: Awaitable[Any], meter: KeyGroupCpuMeter, batch: Callable[[], Batch | None] = lambda: None
+        self, awaitable: Awaitable[Any], meter: KeyGroupCpuMeter, batch: Callable[[], TakenBatch | None] = lambda: None
     ) -> None:
         self._awaitable = awaitable
         self._meter = meter
@@ -128,11 +128,11 @@ class Metered:
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
+class _ThreadCall:
     """A call in a thread, charged up to `at_ns` of the thread's own clock."""
 
     partition: TP | None
-    batch: Batch | None
+    batch: TakenBatch | None
     clock: int
     at_ns: int
 
@@ -147,8 +147,8 @@ class MeteredThreads(ThreadPoolExecutor):
         super().__init__(thread_name_prefix="asyncio")  # as asyncio's own
         self._meter = meter
         self._lock = threading.Lock()
-        self._running: set[_Call] = set()
-        self._spent: list[tuple[TP | None, Batch | None, int]] = []
+        self._running: set[_ThreadCall] = set()
+        self._spent: list[tuple[TP | None, TakenBatch | None, int]] = []
 
     def serve(self, loop: asyncio.AbstractEventLoop) -> None:
         """Become the threads of a loop, unless the app has given it some, or it does not say so (uvloop)."""
@@ -164,10 +164,15 @@ class MeteredThreads(ThreadPoolExecutor):
         return super().submit(self._measured, partition, batch, function, *arguments, **options)
 
     def _measured(
-        self, partition: TP | None, batch: Batch | None, function: Callable[..., Any], *arguments: Any, **options: Any
+        self,
+        partition: TP | None,
+        batch: TakenBatch | None,
+        function: Callable[..., Any],
+        *arguments: Any,
+        **options: Any,
     ) -> Any:
         clock = time.pthread_getcpuclockid(threading.get_ident())
-        call = _Call(partition, batch, clock, time.clock_gettime_ns(clock))
+        call = _ThreadCall(partition, batch, clock, time.clock_gettime_ns(clock))
         with self._lock:
             self._running.add(call)
         try:
@@ -177,7 +182,7 @@ class MeteredThreads(ThreadPoolExecutor):
                 self._note(call)
                 self._running.discard(call)
 
-    def _note(self, call: _Call) -> None:
+    def _note(self, call: _ThreadCall) -> None:
         now = time.clock_gettime_ns(call.clock)
         self._spent.append((call.partition, call.batch, now - call.at_ns))
         call.at_ns = now
@@ -192,7 +197,7 @@ class MeteredThreads(ThreadPoolExecutor):
             self._meter.charge(partition, batch, nanoseconds)
 
 
-class BatchOf:
+class BatchOfStream:
     """The batch of an agent's stream.  It is looked at in each step, so what has been found and counted is kept."""
 
     def __init__(self, stream: Any, gathered: Callable[[Any], Sequence[Any]]) -> None:
@@ -201,9 +206,9 @@ class BatchOf:
         self._events: Sequence[Any] = ()
         """The list of the stream, which is filled and emptied again and again."""
         self._seen: tuple[int, int, int] | None = None
-        self._batch: Batch | None = None
+        self._batch: TakenBatch | None = None
 
-    def __call__(self) -> Batch | None:
+    def __call__(self) -> TakenBatch | None:
         """The batch that the agent has, or that is gathered for it; None: there is none, or nothing is in it."""
         if not self._events:
             self._events = self._gathered(self._stream)
@@ -211,7 +216,7 @@ class BatchOf:
             return None
         seen = id(events[0]), events[0].message.offset, len(events)
         if self._seen != seen:
-            self._seen, self._batch = seen, Batch([event.message.tp for event in events])
+            self._seen, self._batch = seen, TakenBatch([event.message.tp for event in events])
         return self._batch
 
 
@@ -223,7 +228,7 @@ class MeteredAgent(Agent):  # type: ignore[misc]
         for sensor in self.app.sensors:
             meter = getattr(sensor, "cpu", None)
             if isinstance(meter, KeyGroupCpuMeter):
-                coro = Metered(coro, meter, BatchOf(aref.stream, meter.gathered))
+                coro = Metered(coro, meter, BatchOfStream(aref.stream, meter.gathered))
         actor: Coroutine[Any, Any, None] = super()._execute_actor(coro, aref)
         return actor
 
