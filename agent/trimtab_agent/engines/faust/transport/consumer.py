@@ -1006,6 +1006,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         found = oldest_of(begun, time.monotonic())
         return max(found.values(), key=lambda each: each.age_s, default=None)
 
+    def abandoned(self, tps: Collection[TP]) -> str | None:
+        """An event of drained partitions that was not acknowledged, although nobody has it any more; None: all were.
+
+        An app that acknowledges by hand wants it again, from whoever begins at what was committed.
+        """
+        for tp in sorted(tps):
+            acked = self._acked_index.get(tp, ())
+            if (left := next((each for each in self._delivered.get(tp, ()) if each not in acked), None)) is not None:
+                return f"{tp.topic}/{tp.partition} offset {left}"
+        return None
+
     def _purge(self, tps: Collection[TP]) -> None:
         for queue in self._queues(tps):
             self._take_out(queue, tps, {})
