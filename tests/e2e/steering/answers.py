@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 
@@ -49,9 +49,10 @@ class Reply:
 class AnswersCluster(Cluster):
     """Workers of the app that answers, each with a port of its own."""
 
-    app_id, program, topics = APP, "tests.e2e.steering.answers_app", ("questions", "plain")
-    command: tuple[str, ...] = ()
-    """Of Python, if it is not that of a worker of the program."""
+    app_id, program = APP, "tests.e2e.steering.answers_app"
+    topics: tuple[str, ...] = ("questions", "plain")
+    started_as: tuple[str, ...] = ()
+    """What a worker gives to Python, if it does not run the program."""
 
     def __init__(self, folder: Path, broker: Broker, *, standbys: int = 0, asks: bool = False, slow_s: float = 0.0):
         setup = Setup(workers=3, partitions=PARTITIONS, preload=0, features=(Feature.UNNAMED,))
@@ -63,7 +64,7 @@ class AnswersCluster(Cluster):
         self._told = {"standbys": standbys, "asks": asks, "session_s": 8.0, "partitions": PARTITIONS, "slow_s": slow_s}
         self.ports: dict[WorkerId, int] = {}
 
-    async def __aenter__(self) -> "AnswersCluster":
+    async def __aenter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "leaders").touch()
         self.broker.create_topics([Topic(name=name, partitions=PARTITIONS) for name in self.topics])
@@ -85,7 +86,7 @@ class AnswersCluster(Cluster):
             "TRIMTAB_SOCKET": str(self.folder / "agent.sock"),
         }
         self.agent.statistics.pop(name, None)
-        how = self.command or ("-m", self.program, "worker", "-l", "info")
+        how = self.started_as or ("-m", self.program, "worker", "-l", "info")
         self.alive[name] = self.processes.start(
             name, [sys.executable, *how], environment=environment, folder=self.folder
         )

@@ -405,10 +405,10 @@ class UsersCluster(AnswersCluster):
     async def feed_orders(self, per_s: float) -> None:
         while True:
             number = len(self.orders)
-            order = {"number": number, "customer": f"c{number % 12}", "cents": number % 100}
-            order["country"] = (None, "DE", "FR", "SE", "IT")[number % 5]
+            customer, country = f"c{number % 12}", (None, "DE", "FR", "SE", "IT")[number % 5]
+            order = {"number": number, "customer": customer, "cents": number % 100, "country": country}
             self.orders.append(order)
-            await self._placements.send_and_wait("orders", json.dumps(order).encode(), key=order["customer"].encode())
+            await self._placements.send_and_wait("orders", json.dumps(order).encode(), key=customer.encode())
             await asyncio.sleep(1.0 / per_s)
 
     async def order_by_page(self, per_s: float) -> None:
@@ -459,7 +459,8 @@ class UsersCluster(AnswersCluster):
 
     async def stale(self, partition: int) -> dict[str, set[str]]:
         """By worker, which of its metrics still name a partition of the orders."""
-        name, found = f"orders/{partition}", {}
+        name = f"orders/{partition}"
+        found: dict[str, set[str]] = {}
         gauge = re.compile(rf'(\w+)\{{partition="{partition}",topic="orders"')
         for asked in self.workers:
             told = await self.get(asked, "/offsets/")
@@ -545,7 +546,7 @@ def test_an_app_runs_inside_of_another_program(tmp_path: Path) -> None:
     """As in a web server that starts it and stops it in an event loop of its own."""
 
     class Embedding(UsersCluster):
-        command = ("-c", EMBEDDED)
+        started_as = ("-c", EMBEDDED)
 
     async def play(broker: Broker) -> None:
         async with Embedding(tmp_path / "run", broker) as cluster:

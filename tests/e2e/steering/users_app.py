@@ -25,7 +25,7 @@ LINGER_S = 5.0
 WINDOW_S, EXPIRES_S = 2.0, 20.0
 
 
-class Order(faust.Record, serializer="json", coerce=True):
+class Order(faust.Record, serializer="json", coerce=True):  # type: ignore[call-arg]
     number: int
     customer: str
     cents: int
