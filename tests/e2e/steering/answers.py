@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 
@@ -27,7 +27,6 @@ from trimtab_sandbox.broker import Broker, Topic, free_ports
 from trimtab_sandbox.processes import Processes
 
 APP, ALL = AppId("answers"), OperatorId("all")
-COMMAND = [sys.executable, "-m", "tests.e2e.steering.answers_app", "worker", "-l", "info"]
 PARTITIONS, KEYS = 4, [f"c{number}" for number in range(12)]
 ASKED_PER_S = 50.0
 CHANGELOG = f"{APP}-totals-changelog"
@@ -50,20 +49,25 @@ class Reply:
 class AnswersCluster(Cluster):
     """Workers of the app that answers, each with a port of its own."""
 
+    app_id, program = APP, "tests.e2e.steering.answers_app"
+    topics: tuple[str, ...] = ("questions", "plain")
+    started_as: tuple[str, ...] = ()
+    """What a worker gives to Python, if it does not run the program."""
+
     def __init__(self, folder: Path, broker: Broker, *, standbys: int = 0, asks: bool = False, slow_s: float = 0.0):
         setup = Setup(workers=3, partitions=PARTITIONS, preload=0, features=(Feature.UNNAMED,))
         super().__init__(setup, folder, broker)
-        self.app, self.standbys = APP, standbys
+        self.app, self.standbys = self.app_id, standbys
         self.replies: dict[str, list[Reply]] = defaultdict(list)
         """By the page that was asked."""
         self.sent: Counter[str] = Counter()
         self._told = {"standbys": standbys, "asks": asks, "session_s": 8.0, "partitions": PARTITIONS, "slow_s": slow_s}
         self.ports: dict[WorkerId, int] = {}
 
-    async def __aenter__(self) -> "AnswersCluster":
+    async def __aenter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "leaders").touch()
-        self.broker.create_topics([Topic(name=name, partitions=PARTITIONS) for name in ("questions", "plain")])
+        self.broker.create_topics([Topic(name=name, partitions=PARTITIONS) for name in self.topics])
         self.workers = [rig.worker(number) for number in range(self.setup.workers)]
         await super().__aenter__()
         return self
@@ -75,14 +79,17 @@ class AnswersCluster(Cluster):
             **self._told, "bootstrap": self.broker.address, "folder": str(self.folder), "port": self.ports[name],
         }  # fmt: skip
         environment = {
-            "ANSWERS_SETUP": json.dumps(given),
+            "APP_SETUP": json.dumps(given),
             "PYTHONPATH": python_path(ROOT),
             "TRIMTAB_CLUSTER": CLUSTER,
             "TRIMTAB_WORKER": name,
             "TRIMTAB_SOCKET": str(self.folder / "agent.sock"),
         }
         self.agent.statistics.pop(name, None)
-        self.alive[name] = self.processes.start(name, COMMAND, environment=environment, folder=self.folder)
+        how = self.started_as or ("-m", self.program, "worker", "-l", "info")
+        self.alive[name] = self.processes.start(
+            name, [sys.executable, *how], environment=environment, folder=self.folder
+        )
 
     @property
     def members(self) -> list[WorkerId]:

@@ -11,7 +11,7 @@ import faust
 
 from trimtab_agent.engines.faust import install
 
-SETUP = json.loads(os.environ["ANSWERS_SETUP"])
+SETUP = json.loads(os.environ["APP_SETUP"])
 FOLDER, WORKER = Path(SETUP["folder"]), os.environ.get("TRIMTAB_WORKER", "")
 ASK_LIMIT_S = 20.0
 

@@ -5,7 +5,9 @@ python -m pytest tests/e2e/steering/test_situations.py -n0 -s -m scenario
 
 import asyncio
 import json
+import re
 import shutil
+import signal
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -13,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import InconsistentGroupProtocolError
@@ -28,8 +31,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.e2e.steering.answers import PARTITIONS, AnswersCluster
 from tests.e2e.steering.app_names import BREACHES, Feature, note_fault
-from tests.e2e.steering.cluster import Cluster, until
+from tests.e2e.steering.cluster import Cluster, until, worker
 from tests.e2e.steering.run_setup import APP, MANY, SOURCE, SUMS, Setup
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Act, Scenario, begin, hand_overs
@@ -37,8 +41,9 @@ from tests.e2e.steering.test_deleted_topics import delete
 from tests.e2e.steering.test_refused import logs, reasons
 from tests.e2e.steering.verdict import Records, committed, read_topic
 from trimtab_protocol.messages.commands import Refusal
-from trimtab_protocol.messages.names import KeyGroup, WorkerId
-from trimtab_sandbox.broker import Topic
+from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.processes import Processes
 
 EVERYBODY, ANYWHERE = "User:ANONYMOUS", "*"
 AUTHORIZED = {
@@ -384,3 +389,172 @@ def test_a_job_is_right_in_this_situation(scenario: Scenario, tmp_path: Path) ->
     print(f"{scenario.name}: {outcome.seconds:.0f} s, pauses {outcome.pauses}")
     assert [each for each in outcome.complaints if not each.startswith(scenario.loses)] == []
     assert any(outcome.verdict.too_low.values()) == bool(scenario.loses)
+
+
+# ---------------------------------------------------------------------- an app as users write it
+class UsersCluster(AnswersCluster):
+    """Workers of the app as users write it, and its orders: of many customers, and others by its page."""
+
+    app_id, program = AppId("users"), "tests.e2e.steering.users_app"
+    topics = ("orders", "billed", "batched", "closed", "ticks")
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        super().__init__(folder, broker, standbys=1)
+        self.orders: list[dict[str, Any]] = []
+
+    async def feed_orders(self, per_s: float) -> None:
+        while True:
+            number = len(self.orders)
+            customer, country = f"c{number % 12}", (None, "DE", "FR", "SE", "IT")[number % 5]
+            order = {"number": number, "customer": customer, "cents": number % 100, "country": country}
+            self.orders.append(order)
+            await self._placements.send_and_wait("orders", json.dumps(order).encode(), key=customer.encode())
+            await asyncio.sleep(1.0 / per_s)
+
+    async def order_by_page(self, per_s: float) -> None:
+        number = 1_000_001
+        while True:
+            customer, name = f"p{number % 3}", self.workers[number % 2]  # the third one is stopped
+            assert await self.get(name, f"/order/{customer}/{number}/") == {"ok": True}
+            self.orders.append({"number": number, "customer": customer, "cents": 100, "country": "DE"})
+            number += 1 + (number % 5 == 4)  # else baskets would depend on which comes first
+            await asyncio.sleep(1.0 / per_s)
+
+    def noted_by_all(self, what: str) -> Counter[str]:
+        return Counter("".join(each.read_text() for each in self.folder.glob(f"w*.{what}")).split())
+
+    def newest(self, table: str) -> Counter[Any]:
+        """The newest values of a table, or numbers of orders in its records, summed over partitions."""
+        found: Counter[Any] = Counter()
+        for records in read_topic(self, f"users-{table}-changelog").values():
+            for key, value in {key: value for key, value, _ in records}.items():
+                row = json.loads(value or b"0")
+                found[json.loads(key or b"")] += row["orders"] if isinstance(row, dict) else row
+        return found
+
+    def wrong_sums(self) -> dict[str, Any]:
+        """What differs from what the orders come to."""
+        orders, wrong = self.orders, {}
+        spent, countries, baskets = Counter[str](), Counter[Any](), Counter[str]()
+        for order in orders:
+            spent[order["customer"]] += order["cents"]
+            countries[order["country"]] += order["cents"]
+            baskets[order["customer"]] = baskets[order["customer"]] + 1 if order["number"] % 5 else 0
+        visits = Counter(order["customer"] for order in orders)
+        expected = {"spent": spent, "per_country": countries, "baskets": +baskets, "customers": visits}
+        expected["visits"] = visits - self.noted_by_all("late")
+        for table, rows in expected.items():
+            if (found := self.newest(table)) != rows:
+                wrong[table] = {key: (found[key], rows[key]) for key in found | rows if found[key] != rows[key]}
+        numbers = Counter(str(order["number"]) for order in orders)
+        lists = {name: self.noted_by_all(name) for name in ("archived", "printed")}
+        for topic in ("billed", "batched"):
+            rows_of = read_topic(self, topic).values()
+            lists[topic] = Counter((value or b"").decode() for records in rows_of for _, value, _ in records)
+        for name, listed in lists.items():
+            if listed != numbers:
+                wrong[name] = {"missing": (numbers - listed).total(), "twice": (listed - numbers).total()}
+        counts = sum(int(value or 0) for rows in read_topic(self, "closed").values() for _, value, _ in rows)
+        return wrong if counts == len(orders) else {**wrong, "windows": (counts, len(orders))}
+
+    async def stale(self, partition: int) -> dict[str, set[str]]:
+        """By worker, which of its metrics still name a partition of the orders."""
+        name = f"orders/{partition}"
+        found: dict[str, set[str]] = {}
+        gauge = re.compile(rf'(\w+)\{{partition="{partition}",topic="orders"')
+        for asked in self.workers:
+            told = await self.get(asked, "/offsets/")
+            async with aiohttp.ClientSession() as session, session.get(f"{self.url(asked)}/metrics") as page:
+                exported = set(gauge.findall(await page.text()))
+            found[asked] = exported | {what for what, known in told.items() if what != "signals" and name in known}
+        return found
+
+
+async def moved_as_users_see(cluster: UsersCluster, count: int) -> None:
+    """Move key groups; no monitor names a partition that its worker has given away, and the one of the owner does."""
+    for number in range(count):
+        await cluster.move(number)
+        await asyncio.sleep(3.0)
+        owner = cluster.row(cluster.key_groups[number % PARTITIONS])[0]
+        stale = await cluster.stale(number % PARTITIONS)
+        assert stale.pop(owner) >= {"committed", "read", "end"}
+        assert not any(stale.values()), stale
+
+
+@pytest.mark.e2e
+@pytest.mark.light
+@pytest.mark.scenario
+def test_an_app_as_users_write_it(tmp_path: Path) -> None:
+    """Its producer lingers for longer than a hand-over may take, and so do its functions for changed partitions."""
+
+    async def play(broker: Broker) -> None:
+        async with UsersCluster(tmp_path / "run", broker) as cluster:
+            feeding = [asyncio.create_task(cluster.feed_orders(40.0))]
+            await cluster.settled(120.0)
+            feeding.append(asyncio.create_task(cluster.order_by_page(4.0)))
+            before = cluster.generations()
+            async with cluster.asking("spent", 10.0):
+                await moved_as_users_see(cluster, 4)
+                (cluster.folder / "slow-signal").touch()
+                await moved_as_users_see(cluster, 2)
+                (cluster.folder / "slow-signal").unlink()
+            assert cluster.generations() == before, "there was a rebalance"
+            assert {reply.status for reply in cluster.replies["spent"]} <= {200, 503}
+            assert await cluster.terminate(worker(2)) == 0
+            await cluster.settled()
+            cluster.start(worker(2))
+            await cluster.settled()
+            await moved_as_users_see(cluster, 3)
+            for task in feeding:
+                task.cancel()
+            await asyncio.gather(*feeding, return_exceptions=True)
+            assert [task for task in feeding if not task.cancelled()] == []
+            await cluster.worked_off()
+            wrong: dict[str, Any] = {"not": "looked"}
+            for _ in range(60):
+                if not (wrong := await asyncio.to_thread(cluster.wrong_sums)):
+                    break
+                await asyncio.sleep(1.0)
+            pauses = [f"{move.pause_s:.2f}" for move in cluster.moves if move.pause_s is not None]
+            print(f"{len(cluster.orders)} orders, {cluster.noted_by_all('late').total()} late, pauses {pauses}")
+            assert wrong == {}
+            assert "Traceback" not in logs(cluster)
+
+    with Processes(tmp_path / "logs") as processes, Broker(tmp_path / "broker", processes) as broker:
+        asyncio.run(play(broker))
+
+
+EMBEDDED = """
+import asyncio
+from tests.e2e.steering.users_app import Order, app, orders, spent
+
+async def main():
+    await app.start()
+    for number in range(50):
+        await orders.send(key="c1", value=Order(number=number, customer="c1", cents=2))
+    while spent["c1"] < 100:
+        await asyncio.sleep(0.1)
+    await app.stop()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.light
+def test_an_app_runs_inside_of_another_program(tmp_path: Path) -> None:
+    """As in a web server that starts it and stops it in an event loop of its own."""
+
+    class Embedding(UsersCluster):
+        started_as = ("-c", EMBEDDED)
+
+    async def play(broker: Broker) -> None:
+        async with Embedding(tmp_path / "run", broker) as cluster:
+            for child in list(cluster.alive.values())[1:]:
+                child.send(signal.SIGKILL)
+            (child, *_) = cluster.alive.values()
+            assert await until(lambda: not child.alive, 90.0), "it does not end"
+            assert child.exit_code == 0
+
+    with Processes(tmp_path / "logs") as processes, Broker(tmp_path / "broker", processes) as broker:
+        asyncio.run(play(broker))

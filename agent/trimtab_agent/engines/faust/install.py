@@ -27,8 +27,9 @@ from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.open_files import raise_limit
 from trimtab_agent.engines.faust.settings import InPlace, SteeringSettings
 from trimtab_agent.engines.faust.steering.steering import FaustSteering
+from trimtab_agent.engines.faust.transport.chained import gathered
 from trimtab_agent.engines.faust.transport.client import Connection, ask_bootstrap_servers_again
-from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport, keep_what_waits
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 from trimtab_agent.engines.faust.transport.in_place import HEARTBEATS, in_place_rebalance_s
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.decode import MAX_NAME, NAME_PATTERN
@@ -87,7 +88,7 @@ def install(
         shared,
         connection=_connection(app),
         named_topics=lambda: _topics(operators or {}),
-        unfit_parts=lambda: (*unfit_tables(app), *unfit_agents(app), *unfit_topics(app)),
+        unfit_parts=lambda: (*unfit_settings(app), *unfit_tables(app), *unfit_agents(app), *unfit_topics(app)),
         settings=chosen,
     )
     hop, reasons = None, [*complaints(), *unfit(app)]
@@ -102,7 +103,9 @@ def install(
                 tell=functools.partial(setattr, shared, "not_local"),
                 settings=local_settings or LocalSettings(),
             )
-    sensor = KeyGroupSensor(app) if hop is None else LocalSensor(app, hop.take_direct)
+    sensor = (
+        KeyGroupSensor(app, gathered=gathered) if hop is None else LocalSensor(app, hop.take_direct, gathered=gathered)
+    )
     app.sensors.add(sensor)
     if reasons:
         shared.refuse("; ".join(reasons))
@@ -116,7 +119,17 @@ def install(
 
 
 def unfit(app: Any) -> Iterator[str]:
-    """The app's settings that make steering impossible, each with the reason."""
+    """What makes steering impossible before anything is installed, each with the reason."""
+    yield from unfit_settings(app)
+    if app.conf.PartitionAssignor is not PartitionAssignor:
+        yield "PartitionAssignor: the plug-in assigns by the placement, not by one of the app's own"
+    made = {"producer": app._producer, "consumer": app._consumer, "assignor": app.__dict__.get("assignor")}
+    for name in [name for name, found in made.items() if found is not None]:
+        yield f"app.{name}: used before install, so it is Faust's own (app.router uses the assignor)"
+
+
+def unfit_settings(app: Any) -> Iterator[str]:
+    """The app's settings that make steering impossible, each with the reason.  They may change until it starts."""
     conf = app.conf
     if not NAME_PATTERN.fullmatch(conf.id):
         yield f"id={conf.id!r}: expected letters, digits, '.', '_', '-', first a letter or digit, at most {MAX_NAME}"
@@ -132,8 +145,6 @@ def unfit(app: Any) -> Iterator[str]:
         yield f"consumer_auto_offset_reset={conf.consumer_auto_offset_reset!r}: uncommitted events would be lost"
     if conf.consumer_group_instance_id:
         yield "consumer_group_instance_id: a static member keeps its key groups while it is away"
-    if conf.PartitionAssignor is not PartitionAssignor:
-        yield "PartitionAssignor: the plug-in assigns by the placement, not by one of the app's own"
     if conf.broker_consumer[0].scheme not in ("kafka", "aiokafka"):
         yield f"broker driver {conf.broker_consumer[0].scheme!r}: expected kafka:// (aiokafka)"
 
@@ -195,8 +206,6 @@ def _steer(
         app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering.watcher)
     else:
         app.transport = LocalTransport(app, fence=fence, settings=settings, watcher=steering.watcher, hop=hop)
-    fence.guard(app.flow_control)
-    keep_what_waits(app.flow_control)
 
     stop_consumer = app._stop_consumer
 

@@ -78,7 +78,8 @@ has it. | \
 `transport/consumer.py` |
 | `standby-records-kept` | The queue of changelog records is emptied once more when the sources open. By then it has \
 records of standbys in it, and those after them are applied: the standby lacks some changes, and whoever restores from \
-it writes old state. | The queue is emptied once for each assignment, before anything is read. | `transport/flow.py` |
+it writes old state. | The queue is emptied once for each assignment, before anything is read. | \
+`transport/consumer.py` |
 | `bootstrap-again` | A client never asks its bootstrap servers again. After all brokers that it knows have got new \
 addresses, it tries the old ones for ever. | When none of them answers, it asks the bootstrap servers. | \
 `transport/client.py` |

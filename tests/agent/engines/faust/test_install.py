@@ -1,5 +1,6 @@
 """One line in the user's app; what cannot be steered is said, with the reason."""
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,31 @@ def test_an_unfit_app_reports_only_and_keeps_its_own_ways(options: dict[str, Any
         assert reason in plugin.steering.status.refusal
         assert not isinstance(unfitting.transport, SteeredTransport)
         assert unfitting.conf.table_standby_replicas == 1
+
+
+@pytest.mark.parametrize("part", ["producer", "consumer", "assignor", "router"])
+async def test_an_app_that_has_used_what_would_be_replaced_reports_only(part: str) -> None:
+    """It would keep Faust's own, beside what the plug-in has replaced."""
+    used = app()
+    getattr(used, part)
+
+    told = install(used).steering.status.refusal
+
+    assert told is not None
+    assert f"app.{part.replace('router', 'assignor')}: used before install" in told
+    assert not isinstance(used.transport, SteeredTransport)
+
+
+@pytest.mark.filterwarnings("ignore::faust.exceptions.AlreadyConfiguredWarning")
+async def test_a_setting_that_was_changed_after_install_is_seen_before_the_join() -> None:
+    changed = app()
+    plugin = install(changed)
+    changed.conf.stream_wait_empty = False
+    assert plugin.steering.status.refusal is None
+
+    await plugin.steering.watcher.before_join(frozenset())
+
+    assert "stream_wait_empty=False" in (plugin.steering.status.refusal or "")
 
 
 async def test_a_worker_that_keeps_fausts_own_consumer_is_measured() -> None:
@@ -234,10 +260,23 @@ async def test_a_program_that_only_asks_or_sends_is_no_worker(mode: str, monkeyp
     assert ([type(asking.producer)], link.started) == ([Producer], False)
 
 
-def test_what_waits_is_kept_while_the_flow_is_open_and_dropped_when_it_opens_again() -> None:
+def test_an_app_belongs_to_the_event_loop_that_starts_it() -> None:
+    """A web server that it runs inside of makes one later, and nothing would ever answer in another one."""
+    made = app()
+    install(made)
+
+    async def start() -> bool:
+        assert made.consumer is not None
+        return made.loop is made.flow_control.loop is asyncio.get_running_loop()
+
+    assert asyncio.run(start())
+
+
+async def test_what_waits_is_kept_while_the_flow_is_open_and_dropped_when_it_opens_again() -> None:
     """Else a standby of Faust, in an app that turns out to be unfit, would lack records of its changelog."""
     made = app()
     install(made)
+    assert made.consumer is not None
     flow, queue = made.flow_control, made.tables.changelog_queue
 
     queue.force_put_nowait("before the first assignment")

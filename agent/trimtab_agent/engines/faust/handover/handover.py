@@ -181,6 +181,8 @@ class KeyGroupHandover:
             raise Denied(
                 Refusal.DRAIN_TIMEOUT, f"{oldest or 'an event was in work'}, longer than {settings.drain_limit_s:g} s"
             )
+        if (left := consumer.abandoned(sources)) is not None:  # the next owner would begin behind it
+            raise Denied(Refusal.DRAIN_TIMEOUT, f"{left} was not acknowledged, and nobody works on it")
         await self._tell_app(self._app.on_partitions_revoked.send(sources | changelogs))
         self.check(generation)
         drained = time.monotonic()

@@ -4,7 +4,7 @@ The process used P seconds of CPU in an interval:
 
     P = B + A + T
 
-    A   steps of the agents' coroutines, charged exactly: a_k for key group k (see `meter`)
+    A   steps of the agents' coroutines, and their threads, charged exactly: a_k for key group k (see `meter`)
     B   idle base: heartbeats, timers, polling, statistics; runs with or without traffic
     T   transport: fetching, decoding, queueing, encoding, producing, committing
 

@@ -164,8 +164,7 @@ class Collector:
 def _by_key_group(taken: IntervalCounts, key_group_of: KeyGroupOf) -> Mapping[KeyGroup | None, _Tally]:
     """Everything the worker did, by key group.  Work without a key group is under None.
 
-    Records from the producer's buffer (cause None) are changelog records, and belong to the key group that they are
-    written for.
+    So is what no event has caused: it does not leave with the key group that it goes to.
     """
     tallies: dict[KeyGroup | None, _Tally] = {}
 
@@ -176,13 +175,12 @@ def _by_key_group(taken: IntervalCounts, key_group_of: KeyGroupOf) -> Mapping[Ke
     for partition, flow in taken.received.items():
         tally = of(partition)
         tally.received = tally.received + flow
-    for (cause, target), flow in taken.sent.items():
-        if cause is not None:
-            tally = of(cause)
-            tally.sent = tally.sent + flow
-        else:
-            tally = of(target)
-            tally.logged = tally.logged + flow
+    for (cause, _), flow in taken.sent.items():
+        tally = of(cause)
+        tally.sent = tally.sent + flow
+    for partition, flow in taken.logged.items():
+        tally = of(partition)
+        tally.logged = tally.logged + flow
     for (cause, target), flow in taken.direct.items():
         of(cause).direct_out += flow
         of(target).direct_in += flow

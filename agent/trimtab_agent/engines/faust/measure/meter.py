@@ -6,41 +6,98 @@ cost of a step is the difference of the thread's CPU clock before and after it, 
 The stream reports in the middle of a step that it begins an event (`KeyGroupSensor.on_stream_event_in`).  Faust
 suspends at least once between two events, so each step belongs to one event.  A step that begins no event continues
 the previous one.
+
+An agent that takes batches (`stream.take`) begins no event: another task gathers them.  Its steps are charged to the
+partitions of the events in its batch, in equal parts.
+
+What agents compute in asyncio's threads (`asyncio.to_thread`) is charged like their steps (`MeteredThreads`).
 """
 
+import asyncio
+import itertools
+import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 from faust.agents import Agent
+from faust.streams import current_event
 from faust.types import TP
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TakenBatch:
+    """The partitions of a batch, one for each of its events."""
+
+    tps: Sequence[TP]
+    counts: Mapping[TP, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counts", Counter(self.tps))
+
+
+def nothing(_: Any) -> tuple[()]:
+    """What is gathered for an agent that takes no batches."""
+    return ()
 
 
 class KeyGroupCpuMeter:
     """CPU nanoseconds per partition.  Steps before an agent's first event are under None."""
 
-    __slots__ = ("clock", "current", "spent_ns")
+    __slots__ = ("_by_batch", "_turns", "batch", "clock", "current", "gathered", "spent_ns")
 
-    def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], int] = time.thread_time_ns,
+        gathered: Callable[[Any], Sequence[Any]] = nothing,
+    ) -> None:
+        """`gathered` = the events of the batch that an agent has or will get, by its stream."""
         self.clock = clock
+        self.gathered = gathered
         self.current: TP | None = None
         """The partition of the event that the running step works on."""
+        self.batch: TakenBatch | None = None
+        """The batch that the running step works on, if it is no single event."""
         self.spent_ns: dict[TP | None, int] = {}
+        self._by_batch: dict[TakenBatch, int] = {}
+        """Nanoseconds that are divided when somebody asks: a batch may have thousands of steps."""
+        self._turns = itertools.count()
+
+    def cause(self) -> TP | None:
+        """The partition that has caused what the running step sends for a batch, those of its events in turn."""
+        return None if self.batch is None else self.batch.tps[next(self._turns) % len(self.batch.tps)]
+
+    def charge(self, partition: TP | None, batch: TakenBatch | None, spent: int) -> None:
+        """Charge a step to a partition, or to those of a batch."""
+        if partition is None and batch is not None:
+            self._by_batch[batch] = self._by_batch.get(batch, 0) + spent
+        else:
+            self.spent_ns[partition] = self.spent_ns.get(partition, 0) + spent
 
     def take(self) -> dict[TP | None, int]:
         """Nanoseconds spent since the last call."""
-        spent, self.spent_ns = self.spent_ns, {}
-        return spent
+        by_batch, self._by_batch = self._by_batch, {}
+        for batch, spent in by_batch.items():
+            for tp, count in batch.counts.items():
+                self.charge(tp, None, spent * count // len(batch.tps))
+        taken, self.spent_ns = self.spent_ns, {}
+        return taken
 
 
 class Metered:
     """Wraps an awaitable and charges its steps to a meter."""
 
-    __slots__ = ("_awaitable", "_meter")
+    __slots__ = ("_awaitable", "_batch", "_meter")
 
-    def __init__(self, awaitable: Awaitable[Any], meter: KeyGroupCpuMeter) -> None:
+    def __init__(
+        self, awaitable: Awaitable[Any], meter: KeyGroupCpuMeter, batch: Callable[[], TakenBatch | None] = lambda: None
+    ) -> None:
         self._awaitable = awaitable
         self._meter = meter
+        self._batch = batch
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps = self._awaitable.__await__()
@@ -50,6 +107,7 @@ class Metered:
         fault: BaseException | None = None
         while True:
             meter.current = partition
+            meter.batch = None if partition is not None else self._batch()
             started = clock()
             try:
                 waits_for = steps.send(value) if fault is None else steps.throw(fault)
@@ -57,8 +115,8 @@ class Metered:
                 return end.value
             finally:
                 spent = clock() - started
-                partition, meter.current = meter.current, None
-                meter.spent_ns[partition] = meter.spent_ns.get(partition, 0) + spent
+                partition, batch, meter.current, meter.batch = meter.current, meter.batch, None, None
+                meter.charge(partition, batch, spent)
             value, fault = None, None
             try:
                 value = yield waits_for
@@ -69,6 +127,99 @@ class Metered:
                 fault = exc
 
 
+@dataclass(slots=True, eq=False)
+class _ThreadCall:
+    """A call in a thread, charged up to `at_ns` of the thread's own clock."""
+
+    partition: TP | None
+    batch: TakenBatch | None
+    clock: int
+    at_ns: int
+
+
+class MeteredThreads(ThreadPoolExecutor):
+    """Threads for an event loop.  What an agent has called there is charged to its event, or to its batch.
+
+    A call may last longer than an interval, so it is charged as far as it has come whenever somebody asks.
+    """
+
+    def __init__(self, meter: KeyGroupCpuMeter) -> None:
+        super().__init__(thread_name_prefix="asyncio")  # as asyncio's own
+        self._meter = meter
+        self._lock = threading.Lock()
+        self._running: set[_ThreadCall] = set()
+        self._spent: list[tuple[TP | None, TakenBatch | None, int]] = []
+
+    def serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Become the threads of a loop, unless the app has given it some, or it does not say so (uvloop)."""
+        if isinstance(loop, asyncio.BaseEventLoop) and getattr(loop, "_default_executor", self) is None:
+            loop.set_default_executor(self)
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> "Future[Any]":
+        """Run a function in a thread."""
+        event, batch = current_event(), self._meter.batch
+        if event is None and batch is None:
+            return super().submit(function, *arguments, **options)
+        partition = None if event is None else event.message.tp
+        return super().submit(self._measured, partition, batch, function, *arguments, **options)
+
+    def _measured(
+        self,
+        partition: TP | None,
+        batch: TakenBatch | None,
+        function: Callable[..., Any],
+        *arguments: Any,
+        **options: Any,
+    ) -> Any:
+        clock = time.pthread_getcpuclockid(threading.get_ident())
+        call = _ThreadCall(partition, batch, clock, time.clock_gettime_ns(clock))
+        with self._lock:
+            self._running.add(call)
+        try:
+            return function(*arguments, **options)
+        finally:
+            with self._lock:  # the clock of a thread that has ended must not be read
+                self._note(call)
+                self._running.discard(call)
+
+    def _note(self, call: _ThreadCall) -> None:
+        now = time.clock_gettime_ns(call.clock)
+        self._spent.append((call.partition, call.batch, now - call.at_ns))
+        call.at_ns = now
+
+    def charge(self) -> None:
+        """Charge what was spent since the last call.  Runs on the event loop."""
+        with self._lock:
+            for call in self._running:
+                self._note(call)
+            spent, self._spent = self._spent, []
+        for partition, batch, nanoseconds in spent:
+            self._meter.charge(partition, batch, nanoseconds)
+
+
+class BatchOfStream:
+    """The batch of an agent's stream.  It is looked at in each step, so what has been found and counted is kept."""
+
+    def __init__(self, stream: Any, gathered: Callable[[Any], Sequence[Any]]) -> None:
+        self._stream = stream
+        self._gathered = gathered
+        self._events: Sequence[Any] = ()
+        """The list of the stream, which is filled and emptied again and again."""
+        self._seen: tuple[int, int, int] | None = None
+        self._batch: TakenBatch | None = None
+
+    def __call__(self) -> TakenBatch | None:
+        """The batch that the agent has, or that is gathered for it; None: there is none, or nothing is in it."""
+        if not self._events:
+            self._events = self._gathered(self._stream)
+        if not (events := self._events):
+            return None
+        seen = id(events[0]), events[0].message.offset, len(events)
+        if self._seen != seen:
+            self._seen, self._batch = seen, TakenBatch([event.message.tp for event in events])
+        return self._batch
+
+
 class MeteredAgent(Agent):  # type: ignore[misc]
     """An agent whose steps are charged to the app's `KeyGroupSensor`."""
 
@@ -77,7 +228,7 @@ class MeteredAgent(Agent):  # type: ignore[misc]
         for sensor in self.app.sensors:
             meter = getattr(sensor, "cpu", None)
             if isinstance(meter, KeyGroupCpuMeter):
-                coro = Metered(coro, meter)
+                coro = Metered(coro, meter, BatchOfStream(aref.stream, meter.gathered))
         actor: Coroutine[Any, Any, None] = super()._execute_actor(coro, aref)
         return actor
 

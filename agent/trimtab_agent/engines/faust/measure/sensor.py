@@ -4,8 +4,9 @@ Everything here runs on the worker's event-loop thread, so `take` loses nothing.
 messages or events: that would delay Faust's acknowledgement and keep whole batches in memory.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ import faust
 from faust.streams import current_event
 from faust.types import TP, AppT, EventT, Message, StreamT
 
-from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, meter_agents
+from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, MeteredThreads, meter_agents, nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,14 @@ class MessageCount:
 class IntervalCounts:
     """Counts of one interval.
 
-    `sent` is by (partition of the event that caused it, partition it went to).  The cause is None for what Faust's
-    producer buffer sends: changelog records and `send_soon`.
+    `sent` is by (partition of the event that caused it, partition it went to).  The cause is None where it is unknown
+    (`send_soon`), or there is none: timers, pages, tasks.
     """
 
     received: Mapping[TP, MessageCount] = field(default_factory=dict)
     sent: Mapping[tuple[TP | None, TP], MessageCount] = field(default_factory=dict)
+    logged: Mapping[TP, MessageCount] = field(default_factory=dict)
+    """Changelog records, by their own partition: Faust's buffer sends them, outside of all events."""
     direct: Mapping[tuple[TP, TP], MessageCount] = field(default_factory=dict)
     """What went straight to its readers, past the broker, by (partition of the cause, its own)."""
     agents_ns: Mapping[TP | None, int] = field(default_factory=dict)
@@ -45,20 +48,33 @@ class IntervalCounts:
 
 
 class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
-    """Sensor for `app.sensors`.  When the app starts, it begins to meter the app's agents."""
+    """Sensor for `app.sensors`.  When the app starts, it begins to meter the app's agents, and their threads."""
 
-    def __init__(self, app: AppT, *, process_clock: Callable[[], int] = time.process_time_ns, **options: Any) -> None:
+    def __init__(
+        self,
+        app: AppT,
+        *,
+        process_clock: Callable[[], int] = time.process_time_ns,
+        gathered: Callable[[Any], Sequence[Any]] = nothing,
+        **options: Any,
+    ) -> None:
+        """`gathered`: see `KeyGroupCpuMeter`."""
         super().__init__(**options)
-        self.cpu = KeyGroupCpuMeter()
+        self.cpu = KeyGroupCpuMeter(gathered=gathered)
+        self.threads = MeteredThreads(self.cpu)
         self._app = app
         self._process_clock = process_clock
         self._process_ns = self._read_process()
         self._received: dict[TP, list[int]] = {}
         self._sent: dict[tuple[TP | None, TP], list[int]] = {}
+        self._logged: dict[TP, list[int]] = {}
+        self._changelogs: frozenset[str] = frozenset()
 
     async def on_start(self) -> None:
         """Meter the app's agents; Faust starts sensors before agents."""
         meter_agents(self._app)
+        self.threads.serve(asyncio.get_running_loop())
+        self._changelogs = frozenset(self._app.tables.changelog_topics)
 
     def on_message_in(self, tp: TP, offset: int, message: Message) -> None:
         """A message reaches the first of its streams."""
@@ -73,21 +89,27 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
     ) -> tuple[TP | None, int]:
         """A message goes to the producer; returns the partition of the event that caused it, and its size in bytes."""
         event = current_event()
-        return (event.message.tp if event is not None else None, keysize + valsize)
+        return (event.message.tp if event is not None else self.cpu.cause(), keysize + valsize)
 
     def on_send_completed(self, producer: Any, state: tuple[TP | None, int], metadata: Any) -> None:
         """The broker has the message; only now its partition is known."""
-        source, size = state
-        _count(self._sent, (source, metadata.topic_partition), size)
+        (source, size), tp = state, metadata.topic_partition
+        if source is None and tp.topic in self._changelogs:
+            _count(self._logged, tp, size)
+        else:
+            _count(self._sent, (source, tp), size)
 
     def take(self) -> IntervalCounts:
         """Return the counts since the last call, and begin the next interval."""
+        self.threads.charge()  # before the process's clock is read, which has at least as much
         received, self._received = self._received, {}
         sent, self._sent = self._sent, {}
+        logged, self._logged = self._logged, {}
         before, self._process_ns = self._process_ns, self._read_process()
         return IntervalCounts(
             received={tp: MessageCount(*count) for tp, count in received.items()},
             sent={pair: MessageCount(*count) for pair, count in sent.items()},
+            logged={tp: MessageCount(*count) for tp, count in logged.items()},
             agents_ns=self.cpu.take(),
             process_ns=None if before is None or (now := self._process_ns) is None or now < before else now - before,
         )

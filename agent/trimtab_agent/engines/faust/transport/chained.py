@@ -50,9 +50,18 @@ def in_batch(stream: Any, *, by_hand: bool = True) -> list[Any] | None:
     """
     for processor in _gathering(stream):
         if by_hand or "noack" not in processor.__qualname__:
-            known = _variables(processor)
-            return list(known["event_add"].__self__) if "event_add" in known else []
+            return list(_events(processor))
     return None
+
+
+def gathered(stream: Any) -> Sequence[Any]:
+    """The events of the batch that an agent has or will get, by its stream: the list itself, looked at often."""
+    return next(map(_events, _gathering(stream.get_active_stream())), ())
+
+
+def _events(processor: Any) -> Sequence[Any]:
+    add = _variables(processor).get("event_add")
+    return () if add is None else add.__self__
 
 
 def waiting_in_batch(stream: Any) -> tuple[list[Any], list[Any]]:

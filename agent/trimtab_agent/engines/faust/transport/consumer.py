@@ -1006,6 +1006,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         found = oldest_of(begun, time.monotonic())
         return max(found.values(), key=lambda each: each.age_s, default=None)
 
+    def abandoned(self, tps: Collection[TP]) -> str | None:
+        """An event of drained partitions that was not acknowledged, although nobody has it any more; None: all were.
+
+        An app that acknowledges by hand wants it again, from whoever begins at what was committed.
+        """
+        for tp in sorted(tps):
+            acked = self._acked_index.get(tp, ())
+            if (left := next((each for each in self._delivered.get(tp, ()) if each not in acked), None)) is not None:
+                return f"{tp.topic}/{tp.partition} offset {left}"
+        return None
+
     def _purge(self, tps: Collection[TP]) -> None:
         for queue in self._queues(tps):
             self._take_out(queue, tps, {})
@@ -1298,6 +1309,9 @@ class SteeredTransport(Transport):  # type: ignore[misc]
     def create_consumer(self, callback: Any, **options: Any) -> Any:
         """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here.
 
+        So does what changes the flow control: it belongs to the event loop in which it is made, and before the app
+        starts there may be another one (an app that runs inside of a web server).
+
         A program that only asks (`app.start_client()`) is in no group, and has Faust's own.
         """
         if self.app.client_only:
@@ -1306,6 +1320,8 @@ class SteeredTransport(Transport):  # type: ignore[misc]
             if isinstance(table.data, Store):
                 _restore_as_stored(table)
         self.guard.watch()
+        self.fence.guard(self.app.flow_control)
+        keep_what_waits(self.app.flow_control)
         return super().create_consumer(callback, **options)
 
 

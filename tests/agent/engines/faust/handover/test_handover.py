@@ -36,6 +36,7 @@ class Worker:
         ahead: str | None = None,
         ends_after_s: float = 0.0,
         flushes: bool = True,
+        abandoned: str | None = None,
     ) -> None:
         """`ends_after_s` = how long the broker takes to say where changelogs end."""
         self.askers = iter(())
@@ -65,6 +66,7 @@ class Worker:
             self._note("app: assigned", tps)
 
         self._connected = lost, gained  # signals hold their receivers weakly
+        self.app.consumer.abandoned = lambda _: abandoned
         app.on_partitions_revoked.connect(lost)
         app.on_partitions_assigned.connect(gained)
         note = self.told.append
@@ -194,6 +196,12 @@ HAS_IT_AGAIN = ["drain", "app: assigned", "attach"]
             "the changelog sums-changelog/3 ends at 12, this worker had written up to 20",
             [*STOPS, *COMMITS, "rejoin", *HAS_IT_AGAIN],  # the new owner would go on with what the changelog lacks
             id="its changelog has lost its end",
+        ),
+        pytest.param(
+            {"abandoned": "orders/3 offset 187"},
+            "orders/3 offset 187 was not acknowledged, and nobody works on it",
+            ["pause", "drain", *HAS_IT_AGAIN],
+            id="an event was not acknowledged",
         ),
         pytest.param(
             {"oldest": lambda: in_work(34.0)},

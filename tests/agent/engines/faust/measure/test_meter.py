@@ -1,13 +1,20 @@
 import asyncio
+import threading
+import time
+from collections import Counter
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
+import faust
 import pytest
 from faust.agents import Agent
 from faust.types import TP
 
 from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, Metered, MeteredAgent, meter_agents
+from trimtab_agent.engines.faust.measure.sensor import KeyGroupSensor
+from trimtab_agent.engines.faust.transport.chained import gathered
 
 A, B = TP("t", 0), TP("t", 1)
 
@@ -136,5 +143,81 @@ def test_a_metered_agent_charges_the_sensor_of_its_app(clock: Clock, meter: KeyG
         def __init__(self) -> None:
             self.app = App()
 
-    asyncio.run(Fake()._execute_actor(actor(), None))
+    asyncio.run(Fake()._execute_actor(actor(), SimpleNamespace(stream=None)))
     assert meter.take() == {B: 6}
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_an_agent_that_takes_batches_is_charged_by_their_events_and_so_is_what_it_sends(
+    clock: Clock, *, grouped: bool
+):
+    app = faust.App("batches", store="memory://")
+    sensor = KeyGroupSensor(app, gathered=gathered)
+    sensor.cpu.clock = clock
+    app.sensors.add(sensor)
+    causes = []
+
+    async def work(stream: Any) -> None:
+        async for batch in stream.filter(bool).take(4, within=30.0) if grouped else stream.take(4, within=30.0):
+            for _ in batch:
+                clock.burn(12)
+                causes.append(sensor.on_send_initiated(None, "out", None, 1, 1)[0])
+                await asyncio.sleep(0)
+            clock.burn(4)
+
+    agent = app.agent(app.topic("t"))(work).test_context()
+    meter_agents(SimpleNamespace(agents={"a": agent}))
+    app.flow_control.resume()
+    async with agent:
+        for number in range(8):
+            await agent.put(number + 1, partition=min(number % 4, 1))
+        await asyncio.sleep(0.05)
+
+    assert sensor.cpu.take() == {None: 0, A: 26, B: 78}
+    assert causes == [A, B, B, B] * 2
+    assert sensor.on_send_initiated(None, "out", None, 1, 1)[0] is None, "a timer's"
+
+
+def burn_cpu(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far_as_it_has_come():
+    app, going_on, ended = faust.App("threads", store="memory://"), threading.Event(), asyncio.Event()
+    sensor = KeyGroupSensor(app)
+    app.sensors.add(sensor)
+    await sensor.on_start()
+
+    def compute() -> None:
+        burn_cpu(0.05)
+        going_on.wait(60.0)
+        burn_cpu(0.02)
+
+    async def work(stream: Any) -> None:
+        async for _ in stream:
+            await asyncio.to_thread(compute)
+            ended.set()
+
+    app.flow_control.resume()
+    async with app.agent(app.topic("t"))(work).test_context() as agent:
+        await asyncio.to_thread(burn_cpu, 0.01)  # nobody's
+        await agent.put(1, partition=1)
+        found = Counter[TP | None]()
+        while found[B] < 50_000_000:
+            await asyncio.sleep(0.01)
+            found.update(sensor.take().agents_ns)
+        going_on.set()
+        await ended.wait()
+    found.update(sensor.take().agents_ns)
+
+    assert set(+found) == {B}
+    assert found[B] >= 70_000_000
+
+
+async def test_threads_that_the_app_has_given_to_its_loop_stay():
+    own = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(own)
+    await KeyGroupSensor(faust.App("own-threads", store="memory://")).on_start()
+    assert asyncio.get_running_loop()._default_executor is own  # type: ignore[attr-defined]

@@ -73,6 +73,19 @@ def test_a_send_is_of_the_event_worked_on_and_goes_where_the_broker_put_it(senso
     assert sensor.take().sent == {(SOURCE, MIDDLE): MessageCount(2, 12)}
 
 
+async def test_changelog_records_are_apart_from_what_timers_and_pages_send():
+    app = faust.App("logs", store="memory://")
+    app.Table("sums")
+    sensor = KeyGroupSensor(app)
+    await sensor.on_start()
+    own = TP("logs-sums-changelog", 1)
+    send(sensor, own)
+    send(sensor, SOURCE)
+
+    counts = sensor.take()
+    assert (counts.logged, counts.sent) == ({own: MessageCount(1, 10)}, {(None, SOURCE): MessageCount(1, 10)})
+
+
 def test_a_send_counts_when_it_arrives_also_in_a_later_interval(sensor: KeyGroupSensor, at_source: Event):
     state = sensor.on_send_initiated(None, "mid", None, 1, 1)
     assert sensor.take().sent == {}

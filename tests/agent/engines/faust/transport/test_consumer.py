@@ -367,6 +367,19 @@ def test_an_event_that_nobody_acknowledges_is_told_as_it_holds_up_all_commits(co
     assert told[-1] == (Trouble.UNACKNOWLEDGED, None)
 
 
+def test_an_event_that_was_not_acknowledged_is_not_given_away_as_done(consumer: SteeredConsumer) -> None:
+    """`noack()`, and the app lets an event go that it could not do: it wants it again."""
+    give(consumer, ONE, 10, 11, 12)
+    give(consumer, OTHER, 3)
+    finish(consumer, ONE, 10, 12)
+    finish(consumer, OTHER, 3)
+    drained = consumer.drain({ONE, OTHER}, 1.0)
+
+    assert consumer.loop.run_until_complete(drained), "nobody works on it"
+    assert consumer.abandoned({OTHER}) is None
+    assert consumer.abandoned({ONE, OTHER}) == "in/1 offset 11"
+
+
 def test_the_same_is_told_of_an_agent_that_takes_no_event_any_more(consumer: SteeredConsumer) -> None:
     """Nothing after them is done either: other agents have begun them, and this one never will."""
     told: list[tuple[Trouble, str | None]] = []
