@@ -48,6 +48,7 @@ from trimtab_protocol.messages.status import (
     CollocationStatus,
     DisruptionStatus,
     HostStatus,
+    LocalTopicStatus,
     NodeStatus,
     ProposalStatus,
     RedundancyStatus,
@@ -77,6 +78,8 @@ SHOWN_NODES = 20
 US = 1e6
 NO_TUPLES, FEW = "no tuples between key groups", "too few key groups differ"
 """What `trimtab_models.albic.fit.Unknown` says; the command does without the models."""
+SHOWN_CORES = 0.005
+"""What a local topic must save to be told."""
 SHOWN_FROM_S = 0.05
 """Key-group seconds of a pause from which it is told."""
 BRIEF_APPS = 5
@@ -257,8 +260,8 @@ def _app(app: AppStatus, at: float) -> Text:
     if app.not_ready or app.load_distance is None:
         return text
     text.append(_n_minus_1(app)).append(headroom_text(app))
-    if line := collocation_line(app):
-        text.append(f"\n{line}")
+    for line in (collocation_line(app), *local_topic_lines(app)):
+        text.append(f"\n{line}" if line else "")
     if app.size is not None:
         text.append(f"\nsize: {app.size.text}{_starts(app.size)}{_own(app.size)}")
     if app.forecast is not None:
@@ -670,6 +673,25 @@ def _obtainable(found: CollocationStatus) -> str:
     return f"; at most {found.obtainable:.0%} can be local{saved}"
 
 
+def local_topic_lines(app: AppStatus) -> list[str]:
+    """One line for each topic that could be local: what that would save, by which measurement, with its error."""
+    found = app.remote_costs
+    return [] if found is None else [_could_be_local(found, each) for each in found.topics if each.cores >= SHOWN_CORES]
+
+
+def _could_be_local(found: CollocationStatus, each: LocalTopicStatus) -> str:
+    error = "" if each.error is None else f" ± {each.error:.2f}"
+    of = "" if found.cores is None else f" of {found.cores:.2f}"
+    by = "by the stated remote_tuple_cpu_s, whose error is not known"
+    if each.error is not None:
+        was = "was" if len(each.measured_at) == 1 else "were"
+        by = f"by what {' and '.join(each.measured_at)} {was} measured to save per local tuple"
+    return (
+        f"topic {each.topic} between {each.source} and {each.target} could be local: about {each.cores:.2f}{error} "
+        f"cores{of}, {by}; add local=[{each.topic}]"
+    )
+
+
 # --- disruption budget ------------------------------------------------------------------------------------------------
 
 
@@ -771,7 +793,9 @@ def brief_status(seen: Seen) -> list[str]:
     lines = [headline(seen).plain]
     for app in status.apps[:BRIEF_APPS]:
         lines += [
-            f"{app.app}: {line}" for line in (app_line(app).plain, restart_line(app), collocation_line(app)) if line
+            f"{app.app}: {line}"
+            for line in (app_line(app).plain, restart_line(app), collocation_line(app), *local_topic_lines(app))
+            if line
         ]
     if len(status.apps) > BRIEF_APPS:
         lines.append(f"and {len(status.apps) - BRIEF_APPS} more apps")

@@ -29,6 +29,7 @@ from trimtab_protocol.messages.reason_text import reason_text
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow
 from trimtab_protocol.messages.status import (
+    MAX_LOCAL_TOPICS,
     MAX_PROPOSED_MOVES,
     MAX_SETTING,
     MAX_TEXT,
@@ -44,6 +45,7 @@ from trimtab_protocol.messages.status import (
     ForecastStatus,
     HoldStatus,
     HostStatus,
+    LocalTopicStatus,
     NodeStatus,
     OperatorCostStatus,
     PoolStatus,
@@ -312,6 +314,8 @@ def _collocation(found: Together | None) -> CollocationStatus | None:
         ),
         obtainable=found.obtainable,
         worth_cores=found.worth,
+        topics=tuple(copied(LocalTopicStatus, each) for each in found.topics[:MAX_LOCAL_TOPICS]),
+        cores=found.cores,
     )
 
 

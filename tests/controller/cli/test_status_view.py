@@ -18,6 +18,7 @@ from trimtab_controller.cli.status import (
     brief_status,
     collocation_line,
     intents_documents,
+    local_topic_lines,
 )
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
@@ -37,6 +38,7 @@ from trimtab_protocol.messages.status import (
     FixedStatus,
     HoldStatus,
     HostStatus,
+    LocalTopicStatus,
     OperatorCostStatus,
     PoolStatus,
     RedundancyStatus,
@@ -350,6 +352,28 @@ def test_what_remote_tuples_cost_is_a_line_of_the_app() -> None:
     )
     assert (NO_TUPLES, FEW) == (Unknown.NO_TUPLES, Unknown.FEW)
     assert collocation_line(STATUS.apps[0]) == ""
+
+
+def test_a_topic_that_could_be_local_is_a_line_of_the_app_with_the_source_and_error_of_what_it_saves() -> None:
+    words = LocalTopicStatus(
+        topic="words", source=OperatorId("extract"), target=OperatorId("sums"), cores=0.4, error=0.1,
+        measured_at=(OperatorId("extract"), OperatorId("sums")),
+    )  # fmt: skip
+    topics = (words, replace(words, topic="lines", error=None, measured_at=()), replace(words, cores=0.001))
+    app = replace(STATUS.apps[0], remote_costs=CollocationStatus(topics=topics, cores=2.1))
+    measured, stated = local_topic_lines(app)
+    assert measured == (
+        "topic words between extract and sums could be local: about 0.40 ± 0.10 cores of 2.10, by what extract and sums "
+        "were measured to save per local tuple; add local=[words]"
+    )
+    assert stated == (
+        "topic lines between extract and sums could be local: about 0.40 cores of 2.10, by the stated "
+        "remote_tuple_cpu_s, whose error is not known; add local=[lines]"
+    )
+    told = " ".join(" ".join(shown(replace(STATUS, apps=(app,)))).split())
+    assert measured in told
+    assert measured in " ".join(brief_status(Seen(status=replace(STATUS, apps=(app,)), controllers=(LEADER,), now=NOW)))
+    assert local_topic_lines(STATUS.apps[0]) == []
 
 
 # ---- what `trimtab sandbox status` says of windows and plans, in a few lines
