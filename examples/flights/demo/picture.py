@@ -96,7 +96,7 @@ def _draw_shares(axis: Axes, beside: Axes, run: Drawn) -> None:
         axis.plot(ats, [float("nan") if each is None else 100.0 * each for each in values], label=name, color=color)
     axis.set_ylabel("flights between\nkey groups, %")
     axis.set_ylim(-5, 105)
-    axis.legend(loc="center left")
+    axis.legend(loc="upper center")
     for at, _ in run.phases:
         axis.axvline(at - run.started_at, color="black", linestyle="--", linewidth=1)
     beside.text(0.0, 1.0, "\n".join(wrap(run.saved, WIDTH)), va="top", transform=beside.transAxes, fontsize=9)

@@ -51,9 +51,10 @@ class DemoSettings:
     high_windows: int = 1
     settle_limit_s: float = 75.0
     scale_limit_s: float = 120.0
-    light_rate: float = 300.0
+    light_rate: float = 150.0
     light_work: int = 50
-    collocated_limit_s: float = 100.0
+    light_windows: int = 6
+    collocated_limit_s: float = 90.0
     keep: bool = False
     """Whether everything stays up, when all has been shown, until Ctrl-C."""
 
@@ -181,6 +182,7 @@ class Scenario:
             left_at = self._drain_began()
         if left_at is not None:
             run.until(lambda: spare not in run.running(), settings.scale_limit_s, f"{spare} stopped")
+            run.trimtab("scale", APP, str(settings.workers), "--reason", "show the rest with four workers")
         self._settle(time.time() + STOP_MARGIN_S)
         return Scaled(
             worker=WorkerId(spare), factor=settings.load_factor, rose_at=rose_at, joined_at=joined_at,
@@ -190,7 +192,6 @@ class Scenario:
     def _collocate(self) -> Collocated:
         """The workers restart with a local topic, and the controller brings together what exchanges tuples."""
         run, settings = self._run, self._settings
-        run.trimtab("scale", APP, str(settings.workers), "--reason", "show what collocation saves")
         run.trimtab("pause", "--reason", "restart the workers with a local topic")
         run.until(lambda: not run.last.plans_in_flight, WINDOW_LIMIT_S, "no plan in flight")
         run.phase(f"the workers restart: {DELAYS} is local now")
@@ -211,21 +212,20 @@ class Scenario:
         run.producer.set_rate(settings.light_rate)
         run.until(self._whole_windows(2), WINDOW_LIMIT_S, "windows with load")  # the first ones warm up
         apart_from = time.time()
-        run.until(self._whole_windows(settings.judged_windows), WINDOW_LIMIT_S, "windows with load")
+        run.until(self._whole_windows(settings.light_windows), WINDOW_LIMIT_S, "windows with load")
         run.phase("collocation")
         began_at = time.time()
         run.trimtab("resume")
-        run.holds_within(settings.collocated_limit_s, lambda: self._has_saved(began_at))
+        if run.holds_within(settings.collocated_limit_s, lambda: self._has_brought_together(began_at)):
+            run.trimtab("pause", "--reason", "measure what collocation saves")
+            run.holds_within(WINDOW_LIMIT_S, lambda: not run.last.plans_in_flight)
+            run.holds_within(WINDOW_LIMIT_S, self._whole_windows(settings.light_windows))
         return Collocated(apart_from=apart_from, began_at=began_at)
 
-    def _has_saved(self, since: float) -> bool:
-        """Whether a plan has brought key groups together, and enough windows without moves have followed."""
-        settings, rounds = self._settings, self._run.watch.rounds.values()
-        begun = [row for row in rounds if row.started_at > since]
-        if self._run.last.plans_in_flight or not any(row.saved_planned_pp for row in begun):
-            return False
-        still_from = max(row.ended_at or math.inf for row in begun)
-        return (self._run.last.window_end or 0.0) > still_from + (settings.judged_windows + 1) * settings.window_s
+    def _has_brought_together(self, since: float) -> bool:
+        """Whether the controller has compared a plan for collocation with what followed."""
+        rounds = (row for row in self._run.watch.rounds.values() if row.started_at > since)
+        return any(row.saved_planned_pp for row in rounds)
 
     def _rises(self, since: float) -> bool:
         """Let the rate follow its ramp; whether it has reached the top."""

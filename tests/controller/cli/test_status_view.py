@@ -363,8 +363,8 @@ def test_a_topic_that_could_be_local_is_a_line_of_the_app_with_the_source_and_er
     app = replace(STATUS.apps[0], remote_costs=CollocationStatus(topics=topics, cores=2.1))
     measured, stated = local_topic_lines(app)
     assert measured == (
-        "topic words between extract and sums could be local: about 0.40 ± 0.10 cores of 2.10, by what extract and sums "
-        "were measured to save per local tuple; add local=[words]"
+        "topic words between extract and sums could be local: about 0.40 ± 0.10 cores of 2.10, by what extract and "
+        "sums were measured to save per local tuple; add local=[words]"
     )
     assert stated == (
         "topic lines between extract and sums could be local: about 0.40 cores of 2.10, by the stated "
