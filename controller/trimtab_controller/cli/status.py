@@ -48,7 +48,6 @@ from trimtab_protocol.messages.status import (
     CollocationStatus,
     DisruptionStatus,
     HostStatus,
-    LocalTopicStatus,
     NodeStatus,
     ProposalStatus,
     RedundancyStatus,
@@ -78,8 +77,6 @@ SHOWN_NODES = 20
 US = 1e6
 NO_TUPLES, FEW = "no tuples between key groups", "too few key groups differ"
 """What `trimtab_models.albic.fit.Unknown` says; the command does without the models."""
-SHOWN_CORES = 0.005
-"""What a local topic must save to be told."""
 SHOWN_FROM_S = 0.05
 """Key-group seconds of a pause from which it is told."""
 BRIEF_APPS = 5
@@ -674,22 +671,8 @@ def _obtainable(found: CollocationStatus) -> str:
 
 
 def local_topic_lines(app: AppStatus) -> list[str]:
-    """One line for each topic that could be local: what that would save, by which measurement, with its error."""
-    found = app.remote_costs
-    return [] if found is None else [_could_be_local(found, each) for each in found.topics if each.cores >= SHOWN_CORES]
-
-
-def _could_be_local(found: CollocationStatus, each: LocalTopicStatus) -> str:
-    error = "" if each.error is None else f" ± {each.error:.2f}"
-    of = "" if found.cores is None else f" of {found.cores:.2f}"
-    by = "by the stated remote_tuple_cpu_s, whose error is not known"
-    if each.error is not None:
-        was = "was" if len(each.measured_at) == 1 else "were"
-        by = f"by what {' and '.join(each.measured_at)} {was} measured to save per local tuple"
-    return (
-        f"topic {each.topic} between {each.source} and {each.target} could be local: about {each.cores:.2f}{error} "
-        f"cores{of}, {by}; add local=[{each.topic}]"
-    )
+    """One line for each topic that could be local."""
+    return [each.text for each in app.remote_costs.topics] if app.remote_costs else []
 
 
 # --- disruption budget ------------------------------------------------------------------------------------------------

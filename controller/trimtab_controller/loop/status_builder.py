@@ -14,7 +14,7 @@ from trimtab_controller.decider.policies.rolling import waits as restart_waits
 from trimtab_controller.decider.values.decision import Decision, SizeVerdict, Skip, app_of, names_of
 from trimtab_controller.decider.values.reasons import Concern, NotReady
 from trimtab_controller.decider.values.rules import KnownRule, still_wanted
-from trimtab_controller.decider.window.collocation import Together
+from trimtab_controller.decider.window.collocation import LocalTopic, Together
 from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.execution.journal import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Proposal, Round, ScalingPhase
@@ -61,6 +61,8 @@ from trimtab_protocol.messages.status import (
 )
 from trimtab_protocol.wording import counted, time_span
 
+TOLD_CORES = 0.005
+"""What a local topic must save to be told."""
 KEPT_DECISIONS = 30
 KEPT_ROUNDS = 100
 
@@ -314,8 +316,24 @@ def _collocation(found: Together | None) -> CollocationStatus | None:
         ),
         obtainable=found.obtainable,
         worth_cores=found.worth,
-        topics=tuple(copied(LocalTopicStatus, each) for each in found.topics[:MAX_LOCAL_TOPICS]),
-        cores=found.cores,
+        topics=tuple(
+            copied(LocalTopicStatus, each, text=local_topic_text(each, found.cores))
+            for each in found.topics[:MAX_LOCAL_TOPICS]
+            if each.cores >= TOLD_CORES
+        ),
+    )
+
+
+def local_topic_text(found: LocalTopic, cores: float) -> str:
+    """What a local topic would save of `cores`, by which measurement, and with which error."""
+    error, by = "", "by the stated remote_tuple_cpu_s, whose error is not known"
+    if found.error is not None:
+        was = "was" if len(found.measured_at) == 1 else "were"
+        error = f" ± {found.error:.2f}"
+        by = f"by what {' and '.join(found.measured_at)} {was} measured to save per local tuple"
+    return (
+        f"topic {found.topic} between {found.source} and {found.target} could be local: about {found.cores:.2f}{error} "
+        f"cores of {cores:.2f}, {by}; add local=[{found.topic}]"
     )
 
 

@@ -165,12 +165,13 @@ class LocalTopicStatus:
     """A topic that could be local: `cores` that this would save, with as much collocation as can be had.
 
     `measured_at` = the operators whose measured costs count, `error` = the standard error that these have; None: an
-    operator has stated the cost.
+    operator has stated the cost.  `text` = all of it in words, with what the key groups use now.
     """
 
     topic: Topic
     source: OperatorId
     target: OperatorId
+    text: Line
     cores: float
     error: float | None = None
     measured_at: Annotated[tuple[OperatorId, ...], Most(2)] = ()
@@ -182,14 +183,13 @@ class CollocationStatus:
 
     `obtainable` = share of the tuples between key groups that could stay within a worker at most; `worth_cores` = what
     this would save besides what is saved now, by the costs that are significant.  `topics` = the first ones that could
-    be local, where that is known; `cores` = what the key groups use.
+    be local, where that is known.
     """
 
     operators: Annotated[tuple[OperatorCostStatus, ...], Most(MAX_OPERATORS)] = ()
     obtainable: Annotated[float | None, Range(0.0, 1.0)] = None
     worth_cores: float | None = None
     topics: Annotated[tuple[LocalTopicStatus, ...], Most(MAX_LOCAL_TOPICS)] = ()
-    cores: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,11 @@ from trimtab_controller.cli.status import (
     brief_status,
     collocation_line,
     intents_documents,
-    local_topic_lines,
 )
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
+from trimtab_controller.decider.window.collocation import LocalTopic
+from trimtab_controller.loop.status_builder import local_topic_text
 from trimtab_controller.seen import Seen, State, summary
 from trimtab_models.albic.fit import Unknown
 from trimtab_models.elastic.matching import NodeLevel
@@ -355,25 +356,21 @@ def test_what_remote_tuples_cost_is_a_line_of_the_app() -> None:
 
 
 def test_a_topic_that_could_be_local_is_a_line_of_the_app_with_the_source_and_error_of_what_it_saves() -> None:
-    words = LocalTopicStatus(
-        topic="words", source=OperatorId("extract"), target=OperatorId("sums"), cores=0.4, error=0.1,
-        measured_at=(OperatorId("extract"), OperatorId("sums")),
-    )  # fmt: skip
-    topics = (words, replace(words, topic="lines", error=None, measured_at=()), replace(words, cores=0.001))
-    app = replace(STATUS.apps[0], remote_costs=CollocationStatus(topics=topics, cores=2.1))
-    measured, stated = local_topic_lines(app)
-    assert measured == (
+    ends = OperatorId("extract"), OperatorId("sums")
+    words = LocalTopic(topic="words", source=ends[0], target=ends[1], cores=0.4, error=0.1, measured_at=ends)
+    text = local_topic_text(words, 2.1)
+    assert text == (
         "topic words between extract and sums could be local: about 0.40 ± 0.10 cores of 2.10, by what extract and "
         "sums were measured to save per local tuple; add local=[words]"
     )
-    assert stated == (
-        "topic lines between extract and sums could be local: about 0.40 cores of 2.10, by the stated "
-        "remote_tuple_cpu_s, whose error is not known; add local=[lines]"
+    assert local_topic_text(replace(words, error=None, measured_at=()), 2.1) == (
+        "topic words between extract and sums could be local: about 0.40 cores of 2.10, by the stated "
+        "remote_tuple_cpu_s, whose error is not known; add local=[words]"
     )
-    told = " ".join(" ".join(shown(replace(STATUS, apps=(app,)))).split())
-    assert measured in told
-    assert measured in " ".join(brief_status(Seen(status=replace(STATUS, apps=(app,)), controllers=(LEADER,), now=NOW)))
-    assert local_topic_lines(STATUS.apps[0]) == []
+    topic = LocalTopicStatus(topic="words", source=ends[0], target=ends[1], cores=0.4, text=text)
+    status = replace(STATUS, apps=(replace(STATUS.apps[0], remote_costs=CollocationStatus(topics=(topic,))),))
+    assert text in " ".join(" ".join(shown(status)).split())
+    assert f"orders: {text}" in brief_status(Seen(status=status, controllers=(LEADER,), now=NOW))
 
 
 # ---- what `trimtab sandbox status` says of windows and plans, in a few lines
