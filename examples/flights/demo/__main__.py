@@ -41,6 +41,7 @@ NEXT = """\
 What to try next, in the same folder:
   PATH="$PWD/.venv/bin:$PATH"
   trimtab sandbox up --act          the same cluster, with a load that shifts and a console; it keeps running
+    --env FLIGHTS_LOCAL=1           with a local topic: what stays on a worker skips the broker
   CONFIG=out/sandbox/controller/controller.toml
   trimtab status --config $CONFIG   what the controller sees and does
   trimtab plan --config $CONFIG     what it would do now

@@ -51,10 +51,10 @@ class DemoSettings:
     high_windows: int = 1
     settle_limit_s: float = 75.0
     scale_limit_s: float = 120.0
-    light_rate: float = 150.0
+    light_rate: float = 200.0
     light_work: int = 50
     light_windows: int = 6
-    collocated_limit_s: float = 90.0
+    collocated_limit_s: float = 150.0
     keep: bool = False
     """Whether everything stays up, when all has been shown, until Ctrl-C."""
 

@@ -145,12 +145,14 @@ def collocated(found: Mapping[str, Any]) -> str:
     shares = ", ".join(
         f"{name} {_share(found[f'{key}_before'])} -> {_share(found[f'{key}_after'])}" for name, key in ways
     )
-    promised = "an unknown share" if found["promised_cores"] is None else f"{found['promised_cores']:.3f}"
-    if found["saved_cores"] is None:
-        return f"collocation: flights {shares}; promised to save {promised} cores, saved: unknown"
+    if found["promised_cores"] is None:
+        return f"collocation: no plan for it was carried out; flights {shares}"
+    saved = "an unknown share"
+    if found["saved_cores"] is not None:
+        saved = f"{found['saved_cores']:.3f} +- {found['saved_error']:.3f} of {found['cores_before']:.3f}"
     return (
-        f"collocation: flights {shares}; promised to save {promised} of {found['cores_before']:.3f} cores, saved "
-        f"{found['saved_cores']:.3f} +- {found['saved_error']:.3f} with {found['migrations']} moves"
+        f"collocation: flights {shares}, with {found['migrations']} moves; {found['promised_cores']:.3f} cores were "
+        f"promised to be saved, {saved} were"
     )
 
 
