@@ -632,7 +632,9 @@ def collocation_line(app: AppStatus) -> str:
     found = app.remote_costs
     if found is None or not found.operators:
         return ""
-    return f"remote tuples: {_costs(found)}{_obtainable(found)}"
+    known = any(cost.value is not None for _, cost in _ends(found))
+    first = "" if known or app.local_sends != 0.0 else "; a first topic in local= of the plug-in would show it"
+    return f"remote tuples: {_costs(found)}{first}{_obtainable(found)}"
 
 
 def _costs(found: CollocationStatus) -> str:

@@ -346,6 +346,14 @@ def test_what_remote_tuples_cost_is_a_line_of_the_app() -> None:
         "remote tuples: no significant cost, head sends at -4 ± 20 us; at most 100% can be local"
     )
     assert line(unknown, unknown) == "remote tuples: their cost is unknown, no tuple was local"
+    none = replace(
+        STATUS.apps[0], local_sends=0.0,
+        remote_costs=CollocationStatus(operators=(OperatorCostStatus(operator=OperatorId("head"), sending=unknown,
+                                                                     receiving=unknown),)),
+    )  # fmt: skip
+    assert collocation_line(none) == (
+        "remote tuples: their cost is unknown, no tuple was local; a first topic in local= of the plug-in would show it"
+    )
     not_yet = RemoteCostStatus()
     assert line(not_yet, not_yet, obtainable=0.58) == "remote tuples: their cost is unknown; at most 58% can be local"
     assert line(dear, few) == (
