@@ -535,7 +535,8 @@ def _outcome(row: RoundStatus) -> Text:
         )
     if row.saved_planned_pp is not None:
         saved = "" if row.saved_pp is None else f"{row.saved_pp:.1f} pp of load saved by collocation, "
-        text.append(f", {saved}{row.saved_planned_pp:.1f} planned")
+        unit = " pp of load to be saved by collocation" if row.saved_pp is None else " planned"
+        text.append(f", {saved}{row.saved_planned_pp:.1f}{unit}")
     if row.failed:
         text.append(f", {row.failed} failed", "red")
     if row.stopped:

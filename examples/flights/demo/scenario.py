@@ -191,7 +191,9 @@ class Scenario:
 
     def _collocate(self) -> Collocated:
         """The workers restart with a local topic, and the controller brings together what exchanges tuples."""
-        run, settings = self._run, self._settings
+        run, settings, spare = self._run, self._settings, worker_name(self._settings.workers)
+        run.trimtab("scale", APP, str(settings.workers), "--reason", "show the rest with four workers")
+        run.until(lambda: spare not in run.running(), settings.scale_limit_s, f"{spare} stopped")
         run.trimtab("pause", "--reason", "restart the workers with a local topic")
         run.until(lambda: not run.last.plans_in_flight, WINDOW_LIMIT_S, "no plan in flight")
         run.phase(f"the workers restart: {DELAYS} is local now")
@@ -223,9 +225,9 @@ class Scenario:
         return Collocated(apart_from=apart_from, began_at=began_at)
 
     def _has_brought_together(self, since: float) -> bool:
-        """Whether the controller has compared a plan for collocation with what followed."""
+        """Whether a plan for collocation has been carried out."""
         rounds = (row for row in self._run.watch.rounds.values() if row.started_at > since)
-        return any(row.saved_planned_pp for row in rounds)
+        return any(row.saved_planned_pp and row.ended_at is not None for row in rounds)
 
     def _rises(self, since: float) -> bool:
         """Let the rate follow its ramp; whether it has reached the top."""

@@ -10,7 +10,7 @@ from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, Talking
 from tests.narrow import of_type
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.memory.predictions import RoundMeasured, Saving
+from trimtab_controller.decider.memory.predictions import RoundMeasured
 from trimtab_controller.decider.policies import trial
 from trimtab_controller.decider.policies.instance import instance_of, question_of
 from trimtab_controller.decider.values.decision import Decision, Planned, Skip, describe
@@ -89,20 +89,6 @@ def test_what_saves_is_measured_and_brought_together(brought_together: tuple[int
     known = watched.decider.known.together[APP]
     assert known.obtainable == 1.0
     assert known.worth == pytest.approx(0.0, abs=0.05)
-
-
-def test_what_a_plan_promised_is_told_also_where_nothing_can_be_compared_with_it() -> None:
-    watched = Watched(TalkingJob(pairs=48, rate=60.0, noise=QUIET), replace(ALBIC, min_interval_s=0.0), acting=True)
-    while not (watched.plans and of_type(Planned, watched.decisions[-1]).plan.collocation):
-        watched.run(1)
-    promised = of_type(Planned, watched.decisions[-1]).plan.collocation
-    watched.measured.clear()
-    watched.job.rates[::2] *= 3.0
-    watched.run(2)
-    found = next(each for each in watched.measured if each.saving is not None)
-    assert found.incomparable is not None
-    assert promised is not None
-    assert found.saving == Saving(planned_pp=promised.saved_pp, measured_pp=None)
 
 
 def test_loads_and_savings_are_predicted_and_compared_with_what_is_measured() -> None:

@@ -401,7 +401,7 @@ class PredictionTracker:
             incomparable=found.incomparable,
             missed=found.missed,
             worker_loads=evaluate(view).worker_loads,
-            saving=_saving(prediction, view if found.incomparable is None else None) if prediction else None,
+            saving=_saving(prediction, view) if prediction and found.incomparable is None else None,
             moves=measured_moves(last, view, max(found.noise, self._min_gain)),
         )
 
@@ -442,12 +442,11 @@ class PredictionTracker:
                 self._misses[app] = kept
 
 
-def _saving(prediction: Prediction, view: DemandView | None) -> Saving | None:
-    """What collocation was to save, and has saved; `view` None: nothing can be compared with the plan."""
+def _saving(prediction: Prediction, view: DemandView) -> Saving | None:
+    """What collocation was to save, and has saved."""
     if prediction.collocation is None:
         return None
-    saved = None if view is None else saved_since(prediction.view, view)
-    return Saving(planned_pp=prediction.collocation.saved_pp, measured_pp=saved)
+    return Saving(planned_pp=prediction.collocation.saved_pp, measured_pp=saved_since(prediction.view, view))
 
 
 def _generation(part: Snapshot) -> int | None:
