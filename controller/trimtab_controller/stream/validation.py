@@ -124,7 +124,7 @@ def _bare_name(value: str, r: str) -> str:
     columns += [f"flatten(array_compact({r}.w.{name}))" for name in ("os", "cpo")]
     columns.append(f"{r}.e.tpc")
     listed = f"concat_ws(' ', {r}.c, {r}.h, {r}.n.typ, {r}.n.zon, {', '.join(columns)})"
-    could_be = rf"{listed} RLIKE '(^| )(true|false|NaN|Infinity|-?[0-9][0-9.eE-]*)( |$)'"
+    could_be = rf"{listed} RLIKE '(^| )(true|false|-?NaN|-?Infinity|-?[0-9][0-9.eE-]*)( |$)'"
     bare = (
         r"\\\\",
         r'"([chwao]|fo|to|tpc|unk|why|dap|typ|zon)"\\s*:\\s*[^"\\[n\\s]',
