@@ -27,7 +27,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jobs.windows import collocation, kept
+from flights.demo.loads import collocation
+from jobs.windows import kept
 from tests.controller.decider.talking_job import APP, BUSY, HEAD, QUIET, TAIL, TalkingJob, kg
 from trimtab_controller.decider.events import Decided, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider

@@ -14,12 +14,13 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
 
+from flights.demo.loads import cpu_of
 from flights.readback import read_topic
 from jobs.catalogue import JOBS
 from jobs.oracle import Verdict
 from jobs.outcome import Scale, add_scale, scale_of
 from jobs.run import JobRun
-from jobs.windows import WINDOWS, cpu_of, deviations, keep, load_distance
+from jobs.windows import WINDOWS, deviations, keep, load_distance
 from trimtab_controller.replay.outcome import Tally, count_events
 from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.events import Event

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from flights.backlog import Backlog
+from flights.demo.loads import collocation, cpu_of, local_sends
 from flights.readback import read_topic
 from flights.watch import StatusWatch, read_snapshots
 from jobs.alternate import SETTLE_S, alternated, placed
@@ -18,7 +19,7 @@ from jobs.feed import Feed
 from jobs.latencies import NAME, read_latencies
 from jobs.oracle import NOTHING, Change, Verdict, judge
 from jobs.outcome import Outcome, Phase, Saturated, Scale, Step
-from jobs.windows import collocation, cpu_of, load_distance, local_sends, mean, share, step_of
+from jobs.windows import load_distance, mean, share, step_of
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import AppStatus

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from flights.demo.loads import cpu_of
 from jobs.outcome import Step
 from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.snapshot import Snapshot, encode_snapshot
@@ -51,28 +52,6 @@ def step_of(status: Status, at_s: float, rounds: int) -> Step | None:
 def share(value: float | None) -> str:
     """A share as text."""
     return "unknown" if value is None else f"{value:.0%}"
-
-
-def collocation(window: Snapshot) -> float | None:
-    """Share of the tuples between key groups whose ends are on one worker; None if there were none."""
-    owners = {row.key_group: row.worker for row in window.key_groups}
-    known = [pair for pair in window.pairs if pair.source in owners and pair.target in owners]
-    total = sum(pair.tuples_s for pair in known)
-    near = sum(pair.tuples_s for pair in known if owners[pair.source] == owners[pair.target])
-    return near / total if total else None
-
-
-def local_sends(window: Snapshot) -> float | None:
-    """Share of the tuples between key groups that skipped the broker; None if that is not known of all."""
-    direct = [pair.direct_s for pair in window.pairs]
-    total = sum(pair.tuples_s for pair in window.pairs)
-    return sum(each or 0.0 for each in direct) / total if total and None not in direct else None
-
-
-def cpu_of(window: Snapshot) -> float | None:
-    """Cores that the key groups used; None if one was not measured."""
-    found = [row.cpu for row in window.key_groups]
-    return None if None in found else sum(each or 0.0 for each in found)
 
 
 def deviations(window: Snapshot, capacity: float) -> dict[str, float] | None:

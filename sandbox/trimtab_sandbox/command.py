@@ -105,7 +105,8 @@ def _what_runs(loaded: bool, arguments: argparse.Namespace) -> str:
     )
     return (
         f"load: {FLIGHTS_PER_S} flights/s for {FLIGHTS_APP}; every {SHIFT_S} s other key groups are the busy ones.\n"
-        f"The first measured window comes within a minute; then the controller {follows}."
+        f"The first measured window comes within a minute; then the controller {follows}.\n"
+        "With --env FLIGHTS_LOCAL=1 its topic is local (`local=`): flights skip the broker within a worker."
     )
 
 

@@ -74,7 +74,11 @@ def report(cluster: str, host: str, at_ms: int, *, interval_s: float = INTERVAL_
             )
             for partition in (2 * number, 2 * number + 1)
         ),
-        pairs=(PairSample(source=key_group(2 * number), target=key_group(5), tuples=20, bytes=160, direct=15),),
+        pairs=(
+            PairSample(
+                source=key_group(2 * number), target=key_group(5), tuples=20, bytes=160, direct=15, topic="numbers"
+            ),
+        ),
     )
 
 
@@ -135,6 +139,7 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "number as operator": put("k", 0, "o", value=5),
         "word as worker": put("w", 0, "w", value=True),
         "number as app of a pair": put("e", 0, "a", value=1.5),
+        "number as topic of a pair": put("e", 0, "tpc", value=7),
         "number as declared operator": lambda document: document["w"][0].update(os=["sums", 7], oc=[1, 1]),
         "word as reason": put("w", 0, "unk", value=True),
         "number as another reason": put("w", 0, "why", value=7),
@@ -170,6 +175,7 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "empty name": put("h", value=""),
         "partition beyond the limit": put("k", 0, "p", 0, value=100_001),
         "columns of two lengths": put("k", 0, "bl", value=[0]),
+        "topic of a pair that Kafka would refuse": put("e", 0, "tpc", value="numbers to add"),
         "pairs of two lengths": put("e", 0, "n", value=[1, 2]),
         "block of nothing": put("k", 0, "p", value=[]),
         "unknown state": put("w", 0, "s", value="asleep"),

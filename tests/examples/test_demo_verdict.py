@@ -14,14 +14,17 @@ from flights.demo.evidence import Evidence, Stay, stays_of
 from flights.demo.loads import deviations, load_distance, windows_inside
 from flights.demo.noise import FALSE_ALARM, Spread, lower_limit, means, spreads, t_quantile
 from flights.demo.pauses import Moved, Passage, Waits, around_handovers, calm_twins, in_calm, summarise
-from flights.demo.summary import Course, Scaled, broken_promises, missed_promises, summary
+from flights.demo.summary import Collocated, Course, Scaled, broken_promises, collocation_of, missed_promises, summary
 from flights.demo.view import closing
 from flights.verify import Answers, Events
+from flights.wire import EXTRACT, SUMS
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_protocol.messages.status import RoundStatus
+
+W0, W1 = WorkerId("w0"), WorkerId("w1")
 
 
 def window(start: float, *cores: float) -> Snapshot:
@@ -102,6 +105,7 @@ def round_of(phase: str, **changed: Any) -> dict[str, Any]:
 
 ON_THE_WAY = round_of("shift", load_distance_after=9.0, load_distance_at_least=8.5, last_of_phase=False)
 TRIPLED = round_of("tripled", load_distance_after=5.0, load_distance_at_least=4.0, last_of_phase=False)
+TOGETHER = round_of("collocation", load_distance_after=5.0, load_distance_at_least=4.0, last_of_phase=False)
 SCALED: dict[str, Any] = {
     "worker": "w4",
     "load_factor": 3.0,
@@ -117,13 +121,14 @@ SCALED: dict[str, Any] = {
 PROMISED: dict[str, Any] = {
     "events": {"sent": 9, "processed": 9, "lost": 0, "duplicated": 0},
     "answers": {"checked": 2, "wrong": 0, "stepped_back": 0},
-    "rounds": [round_of("balance"), ON_THE_WAY, round_of("shift"), TRIPLED, round_of("back")],
+    "rounds": [round_of("balance"), ON_THE_WAY, round_of("shift"), TRIPLED, round_of("back"), TOGETHER],
     "pause_seconds": {
         "moved": {"median": 0.1, "max": 1.0},
         "others": {"median": 0.06, "max": 1.0},
         "calm": {"median": 0.05, "max": 1.0},
     },
     "scaled": SCALED,
+    "collocated": {"promised_cores": 0.05, "saved_cores": 0.02, "saved_error": 0.0025},
     "left_over": {"processes": 0, "ports": 0},
 }
 
@@ -137,7 +142,11 @@ def judged(**changed: Any) -> tuple[list[str], list[str]]:
 def ending(*, shift: dict[str, Any] | None = None, back: dict[str, Any] | None = None) -> dict[str, Any]:
     """The rounds of a run, where the last one of a phase came out like this."""
     last = [round_of("shift", **(shift or {})), TRIPLED, round_of("back", **(back or {}))]
-    return {"rounds": [round_of("balance"), *last]}
+    return {"rounds": [round_of("balance"), *last, TOGETHER]}
+
+
+def collocated(**changed: float | None) -> dict[str, Any]:
+    return {"collocated": {**PROMISED["collocated"], **changed}}
 
 
 def scaled(**changed: Any) -> dict[str, Any]:
@@ -179,8 +188,18 @@ def pauses(moved: float, others: float, calm: float) -> dict[str, Any]:
         ),
         pytest.param(
             {"rounds": [round_of("balance"), round_of("shift")]},
-            ["rounds in 2 phases, expected in 4: start, shift, load tripled, load back"],
+            ["rounds in 2 phases, expected in 5: start, shift, load tripled, load back, collocation"],
             id="a phase without a round",
+        ),
+        pytest.param(
+            collocated(saved_cores=0.019),
+            ["collocation has saved 0.019 +- 0.0025 cores, expected at least 0.5 of 0.05 promised"],
+            id="collocation that saves too little, beyond noise",
+        ),
+        pytest.param(
+            collocated(promised_cores=None),
+            ["collocation has saved 0.02 +- 0.0025 cores, expected at least 0.5 of None promised"],
+            id="no plan for collocation",
         ),
         pytest.param(
             scaled(highest_use_pct=103.2),
@@ -260,6 +279,7 @@ COURSE = Course(
     rounds=(round_status(22, 24), round_status(41, 43), round_status(50, 51), round_status(62, 64)),
     calm=(0.0, 20.0),
     scaled=Scaled(worker=WorkerId("w2"), factor=3.0, rose_at=60.0, fell_at=61.0, joined_at=60.9, drain_began_at=61.1),
+    collocated=Collocated(apart_from=100.0, began_at=100.0),
     stay=Stay(started_at=60.5, stopped_at=68.0, exit_code=0),
     cpu_seconds={},
     processes_left=0,
@@ -328,6 +348,35 @@ def test_the_summary_judges_the_mean_over_the_windows_after_the_last_round_of_ea
     assert text.startswith("round 4, the last of its phase: load distance 6.12 measured over 5 windows after it")
 
 
+def test_what_collocation_saves_is_the_difference_of_the_cpu_per_flight_beside_what_plans_promised() -> None:
+    def talking(at: float, cores: float, together: bool) -> Snapshot:
+        """Two key groups of 100 flights a second, on one worker or on two."""
+        found = window(at, cores / 2, cores / 2)
+        first, second = (
+            replace(row, worker=W0 if together else row.worker, tuples_in_s=100.0,
+                    key_group=row.key_group._replace(operator=OperatorId(name)))
+            for row, name in zip(found.key_groups, (EXTRACT, SUMS), strict=True)
+        )  # fmt: skip
+        direct = 100.0 if together else 0.0
+        pair = PairWindow(
+            source=first.key_group, target=second.key_group, tuples_s=100.0, bytes_s=1.0, direct_s=direct, topic="t"
+        )
+        return replace(found, key_groups=(first, second), pairs=(pair,))
+
+    round_ = replace(round_status(20, 24), saved_planned_pp=3.0)
+    course = replace(COURSE, rounds=(round_,), collocated=Collocated(apart_from=0.0, began_at=20.0))
+    windows = [talking(at, 0.20 + at / 1000, together=False) for at in (0, 10)]
+    windows += [talking(at, 0.08 + at / 1000, together=True) for at in (80, 90)]
+    found = collocation_of(course, evidence(*windows))
+    assert (found["rounds"], found["migrations"], found["promised_cores"]) == (1, 1, 0.03), "of w0 and w1"
+    assert (found["collocation_before"], found["collocation_after"]) == (0.0, 1.0)
+    assert (found["local_sends_before"], found["local_sends_after"]) == (0.0, 1.0)
+    assert (found["cores_before"], found["saved_cores"]) == (0.205, 0.04)
+    assert found["saved_error"] == round(2**0.5 * 0.005, 4)
+    none = collocation_of(replace(course, rounds=()), evidence(*windows))
+    assert (none["promised_cores"], none["saved_cores"]) == (None, None)
+
+
 def test_a_step_back_in_the_changelog_breaks_the_promise_about_data_and_is_shown() -> None:
     console = Console(file=io.StringIO(), width=200, record=True)
 
@@ -339,9 +388,6 @@ def test_a_step_back_in_the_changelog_breaks_the_promise_about_data_and_is_shown
     shown = console.export_text()
     assert "2 sums checked, 0 wrong, 3 counts stepped back" in shown
     assert "BROKEN: 3 counts stepped back in the table's changelog" in shown
-
-
-W0, W1 = WorkerId("w0"), WorkerId("w1")
 
 
 @pytest.mark.parametrize(

@@ -239,13 +239,12 @@ def _merge_key_groups(samples: Iterable[KeyGroupSample], scale: float) -> Iterab
 
 
 def _merge_pairs(samples: Iterable[PairSample], scale: float) -> Iterable[PairSample]:
-    parts: dict[tuple[KeyGroup, KeyGroup], list[PairSample]] = {}
+    parts: dict[tuple[KeyGroup, KeyGroup, str | None], list[PairSample]] = {}
     for pair in samples:
-        parts.setdefault((pair.source, pair.target), []).append(pair)
-    for (source, target), pairs in parts.items():
-        yield PairSample(
-            source=source,
-            target=target,
+        parts.setdefault((pair.source, pair.target, pair.topic), []).append(pair)
+    for pairs in parts.values():
+        yield replace(
+            pairs[0],
             tuples=round(sum(pair.tuples for pair in pairs) * scale),
             bytes=round(sum(pair.bytes for pair in pairs) * scale),
             direct=_count([pair.direct for pair in pairs], scale),

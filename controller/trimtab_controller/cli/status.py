@@ -254,8 +254,8 @@ def _app(app: AppStatus, at: float) -> Text:
     if app.not_ready or app.load_distance is None:
         return text
     text.append(_n_minus_1(app)).append(headroom_text(app))
-    if line := collocation_line(app):
-        text.append(f"\n{line}")
+    for line in (collocation_line(app), *local_topic_lines(app)):
+        text.append(f"\n{line}" if line else "")
     if app.size is not None:
         text.append(f"\nsize: {app.size.text}{_starts(app.size)}{_own(app.size)}")
     if app.forecast is not None:
@@ -532,7 +532,8 @@ def _outcome(row: RoundStatus) -> Text:
         )
     if row.saved_planned_pp is not None:
         saved = "" if row.saved_pp is None else f"{row.saved_pp:.1f} pp of load saved by collocation, "
-        text.append(f", {saved}{row.saved_planned_pp:.1f} planned")
+        unit = " pp of load to be saved by collocation" if row.saved_pp is None else " planned"
+        text.append(f", {saved}{row.saved_planned_pp:.1f}{unit}")
     if row.failed:
         text.append(f", {row.failed} failed", "red")
     if row.stopped:
@@ -629,7 +630,9 @@ def collocation_line(app: AppStatus) -> str:
     found = app.remote_costs
     if found is None or not found.operators:
         return ""
-    return f"remote tuples: {_costs(found)}{_obtainable(found)}"
+    known = any(cost.value is not None for _, cost in _ends(found))
+    first = "" if known or app.local_sends != 0.0 else "; a first topic in local= of the plug-in would show it"
+    return f"remote tuples: {_costs(found)}{first}{_obtainable(found)}"
 
 
 def _costs(found: CollocationStatus) -> str:
@@ -665,6 +668,11 @@ def _obtainable(found: CollocationStatus) -> str:
         return ""
     saved = f", to save {found.worth_cores:.2f} cores" if found.worth_cores else ""
     return f"; at most {found.obtainable:.0%} can be local{saved}"
+
+
+def local_topic_lines(app: AppStatus) -> list[str]:
+    """One line for each topic that could be local."""
+    return [each.text for each in app.remote_costs.topics] if app.remote_costs else []
 
 
 # --- disruption budget ------------------------------------------------------------------------------------------------
@@ -751,7 +759,9 @@ def brief_status(seen: Seen) -> list[str]:
     lines = [headline(seen).plain]
     for app in status.apps[:BRIEF_APPS]:
         lines += [
-            f"{app.app}: {line}" for line in (app_line(app).plain, restart_line(app), collocation_line(app)) if line
+            f"{app.app}: {line}"
+            for line in (app_line(app).plain, restart_line(app), collocation_line(app), *local_topic_lines(app))
+            if line
         ]
     if len(status.apps) > BRIEF_APPS:
         lines.append(f"and {len(status.apps) - BRIEF_APPS} more apps")

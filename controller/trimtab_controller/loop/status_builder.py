@@ -11,23 +11,25 @@ from trimtab_controller.decider.memory.predictions import Saving
 from trimtab_controller.decider.memory.redundancy import RedundancyGap
 from trimtab_controller.decider.policies.rolling import Restarting, restarts
 from trimtab_controller.decider.policies.rolling import waits as restart_waits
-from trimtab_controller.decider.values.decision import Decision, SizeVerdict, Skip, app_of, names_of
+from trimtab_controller.decider.values.decision import Decision, Planned, SizeVerdict, Skip, app_of, names_of
 from trimtab_controller.decider.values.reasons import Concern, NotReady
 from trimtab_controller.decider.values.rules import KnownRule, still_wanted
-from trimtab_controller.decider.window.collocation import Together
+from trimtab_controller.decider.window.collocation import LocalTopic, Together
 from trimtab_controller.execution.journal import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Proposal, Round, ScalingPhase
 from trimtab_controller.execution.windows import unmeasured
+from trimtab_controller.plan import Collocation
 from trimtab_models.albic.fit import TupleCost, Unknown
 from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.reason_text import reason_text
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow
 from trimtab_protocol.messages.status import (
+    MAX_LOCAL_TOPICS,
     MAX_PROPOSED_MOVES,
     MAX_SETTING,
     MAX_TEXT,
@@ -41,6 +43,7 @@ from trimtab_protocol.messages.status import (
     ForecastStatus,
     HoldStatus,
     HostStatus,
+    LocalTopicStatus,
     NodeStatus,
     OperatorCostStatus,
     PoolStatus,
@@ -56,6 +59,8 @@ from trimtab_protocol.messages.status import (
 )
 from trimtab_protocol.wording import counted, time_span
 
+TOLD_CORES = 0.005
+"""What a local topic must save to be told."""
 KEPT_DECISIONS = 30
 KEPT_ROUNDS = 100
 
@@ -72,10 +77,13 @@ class StatusBuilder:
         self.kept_concerns: Sequence[Concern] = ()
         self._decisions = deque(previous.decisions if previous else (), KEPT_DECISIONS)
         self._rounds = {row.plan: row for row in previous.rounds} if previous else {}
+        self._promised: dict[AppId, Collocation | None] = {}
 
     def decided(self, now: float, decision: Decision, text: str) -> bool:
         """Note a decision; return whether it is new.  A repeated skip replaces the previous one."""
         kind, reason = names_of(decision)
+        if isinstance(decision, Planned):
+            self._promised[decision.plan.app] = decision.plan.collocation
         row = DecisionStatus(at=now, kind=kind, reason=reason, text=text[:4000], app=app_of(decision))
         last = self._decisions[-1] if self._decisions else None
         again = isinstance(decision, Skip) and last is not None and (last.kind, last.reason) == (kind, reason)
@@ -89,7 +97,9 @@ class StatusBuilder:
         known = self._rounds.get(row.plan)
         if known is not None and known.ended_at is not None:
             return
-        self._rounds[row.plan] = round_status(row)
+        promised = self._promised.pop(row.app, None) if known is None else None
+        found = round_status(row, promised)
+        self._rounds[row.plan] = found if known is None else replace(found, saved_planned_pp=known.saved_planned_pp)
         while len(self._rounds) > KEPT_ROUNDS:
             self._rounds.pop(next(iter(self._rounds)))
 
@@ -102,7 +112,6 @@ class StatusBuilder:
                 self._rounds[plan],
                 after=after,
                 incomparable=incomparable,
-                saved_planned_pp=saving.planned_pp if saving else None,
                 saved_pp=saving.measured_pp if saving else None,
             )
 
@@ -156,8 +165,8 @@ class StatusBuilder:
         )
 
 
-def round_status(row: Round) -> RoundStatus:
-    """The status of a round; only completed hand-overs count as migrations."""
+def round_status(row: Round, promised: Collocation | None = None) -> RoundStatus:
+    """The status of a round; only completed hand-overs count as migrations.  `promised` = what its plan saves."""
     done = [handover for handover in row.handovers if handover.phase is HandoverPhase.DONE]
     recovery = row.recovery
     return copied(
@@ -173,6 +182,7 @@ def round_status(row: Round) -> RoundStatus:
         recovery_bound_s=recovery.bound_s if recovery else None,
         recovery_s=recovery.measured_s if recovery else None,
         unknown_links=recovery.unknown_links if recovery else (),
+        saved_planned_pp=promised.saved_pp if promised else None,
     )
 
 
@@ -309,6 +319,24 @@ def _collocation(found: Together | None) -> CollocationStatus | None:
         ),
         obtainable=found.obtainable,
         worth_cores=found.worth,
+        topics=tuple(
+            copied(LocalTopicStatus, each, text=local_topic_text(each, found.cores))
+            for each in found.topics[:MAX_LOCAL_TOPICS]
+            if each.cores >= TOLD_CORES
+        ),
+    )
+
+
+def local_topic_text(found: LocalTopic, cores: float) -> str:
+    """What a local topic would save of `cores`, by which measurement, and with which error."""
+    error, by = "", "by the stated remote_tuple_cpu_s, whose error is not known"
+    if found.error is not None:
+        was = "was" if len(found.measured_at) == 1 else "were"
+        error = f" ± {found.error:.2f}"
+        by = f"by what {' and '.join(found.measured_at)} {was} measured to save per local tuple"
+    return (
+        f"topic {found.topic} between {found.source} and {found.target} could be local: about {found.cores:.2f}{error} "
+        f"cores of {cores:.2f}, {by}; add local=[{found.topic}]"
     )
 
 

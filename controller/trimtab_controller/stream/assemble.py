@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trimtab_controller.stream import contents
 from trimtab_controller.stream.claims import Claims, rows_of
-from trimtab_controller.stream.measures import ENDED, KEYS, LEVEL_COLUMNS, LEVELS, Kind
+from trimtab_controller.stream.measures import ENDED, KEYS, LEVEL_COLUMNS, LEVELS, OF_WORKERS, Kind
 from trimtab_controller.stream.rows import EMPTY, added, kinds_in, of_kind, where
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import HostId, Topics, WorkerId
@@ -235,7 +235,7 @@ class Assembler:
         rows = {kind: contents.of_hosts(sums.pop(kind), seen) for kind in KEYS}
         lost = contents.lost_claims(rows, {name: home for name, (home, _) in self._homes.items()})
         if lost:
-            rows |= {kind: contents.without_claims(rows[kind], lost) for kind in KEYS if "worker" in KEYS[kind]}
+            rows |= {kind: contents.without_claims(rows[kind], lost) for kind in KEYS if kind in OF_WORKERS}
         nodes = contents.node_windows(rows)
         self._see_homes(nodes, seen, window.end_ms)
         return Snapshot(

@@ -272,7 +272,7 @@ def key_group_windows(rows: pa.Table) -> KeyGroupTable:
 
 
 def pair_windows(rows: pa.Table, *, covered_s: Mapping[HostId, float]) -> tuple[PairWindow, ...]:
-    """One window per pair in rows of kind PAIR.
+    """One window per pair and topic in rows of kind PAIR.
 
     A pair without traffic is not reported, so the rate is taken over the covered seconds of its host, not of the pair.
     What skipped the broker is unknown if one report that names the pair does not say it.
@@ -282,7 +282,7 @@ def pair_windows(rows: pa.Table, *, covered_s: Mapping[HostId, float]) -> tuple[
     rows = named(rows, Kind.PAIR)
     host = _names(rows, "host")
     seconds = np.array([covered_s[name] for name in host.names])[host.codes]
-    ends = ["app", "operator", "partition", "target_operator", "target_partition"]
+    ends = ["app", "operator", "partition", "target_operator", "target_partition", "worker"]  # the last is the topic
     rates = {name: pa.array(_floats(rows, name, 0.0) / seconds) for name in ("tuples", "bytes")}
     known = rows[KNOWN.format("direct")].to_numpy() >= rows[KNOWN.format("tuples")].to_numpy()
     rates["direct"] = pa.array(np.where(known, _floats(rows, "direct", 0.0) / seconds, np.nan))
@@ -294,9 +294,11 @@ def pair_windows(rows: pa.Table, *, covered_s: Mapping[HostId, float]) -> tuple[
             tuples_s=min(tuples_s, MAX_NUMBER),
             bytes_s=min(bytes_s, MAX_NUMBER),
             direct_s=None if math.isnan(direct_s) else min(direct_s, tuples_s, MAX_NUMBER),
+            topic=topic,
         )
-        for app, operator, partition, target_operator, target_partition, tuples_s, bytes_s, direct_s in sorted(
-            _listed(summed.select([*ends, *(f"{name}_sum" for name in rates)]))
+        for app, operator, partition, target_operator, target_partition, topic, tuples_s, bytes_s, direct_s in sorted(
+            _listed(summed.select([*ends, *(f"{name}_sum" for name in rates)])),
+            key=lambda row: (*row[:5], row[5] or ""),
         )
     )
 

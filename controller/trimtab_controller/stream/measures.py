@@ -67,7 +67,7 @@ KEYS: Mapping[Kind, tuple[str, ...]] = {
     Kind.HOST: ("host", "operator", "target_operator"),
     Kind.WORKER: ("host", "worker", "app"),
     Kind.KEY_GROUP: ("host", "worker", "app", "operator", "partition"),
-    Kind.PAIR: ("host", "app", "operator", "partition", "target_operator", "target_partition"),
+    Kind.PAIR: ("host", "worker", "app", "operator", "partition", "target_operator", "target_partition"),
     Kind.OPERATOR: ("host", "worker", "app", "operator", "partition"),
     Kind.STANDBYS: ("host", "worker", "app", "partition"),
     Kind.UNKNOWN: ("host", "worker", "app", "operator"),
@@ -75,7 +75,12 @@ KEYS: Mapping[Kind, tuple[str, ...]] = {
     Kind.ABSENCE: ("host", "worker", "app", "operator", "partition"),
     Kind.COPY: ("host", "worker", "app", "operator", "partition"),
 }
-"""The fields that distinguish the things of a kind; the other fields of THING are empty."""
+"""The fields that distinguish the things of a kind; the other fields of THING are empty.
+
+Of a pair, `worker` is the topic.
+"""
+OF_WORKERS = frozenset(kind for kind, names in KEYS.items() if "worker" in names) - {Kind.PAIR}
+"""The kinds whose things a worker tells of."""
 
 STATES = tuple(WorkerState)
 BASES = tuple(Basis)

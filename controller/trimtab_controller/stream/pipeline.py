@@ -218,7 +218,7 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         "interval_s",
         "kind",
         "host",
-        F.expr("coalesce(x.w, claimed)").alias("worker"),
+        F.expr("coalesce(x.w, x.tpc, claimed)").alias("worker"),
         F.expr("x.a").alias("app"),
         F.expr(f"coalesce(fault, x.o, x.fo, {declared})").alias("operator"),
         "partition",

@@ -108,7 +108,7 @@ def _samples(report: Report) -> Iterator[tuple[Kind, tuple[Any, ...], Values, Va
     for row in report.key_groups:
         yield Kind.KEY_GROUP, (row.worker, *row.key_group), _LOADS(row), _SIZES(row)
     for pair in report.pairs:
-        yield Kind.PAIR, (None, *pair.source, *pair.target[1:]), _TRAFFIC(pair), ()
+        yield Kind.PAIR, (pair.topic, *pair.source, *pair.target[1:]), _TRAFFIC(pair), ()
 
 
 def _measured(

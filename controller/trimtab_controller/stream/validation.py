@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from trimtab_protocol.messages.copies import MAX_COPIES, MAX_RECORDS
 from trimtab_protocol.messages.decode import MAX_NUMBER, NAME_PATTERN, Fault
-from trimtab_protocol.messages.names import MAX_PARTITIONS
+from trimtab_protocol.messages.names import MAX_PARTITIONS, TOPIC_PATTERN
 from trimtab_protocol.messages.reason_text import REASON_PATTERN
 from trimtab_protocol.messages.report import (
     MAX_CORES,
@@ -42,7 +42,7 @@ PART_TYPE = (
     "w STRING, a STRING, s STRING, cap DOUBLE, cpu DOUBLE, mem LONG, st BOOLEAN, ep ARRAY<LONG>, g LONG, "
     "m ARRAY<STRING>, o STRING, p ARRAY<LONG>, c ARRAY<DOUBLE>, ni ARRAY<LONG>, no ARRAY<LONG>, bi ARRAY<LONG>, "
     "bo ARRAY<LONG>, sb ARRAY<LONG>, lg ARRAY<LONG>, bl ARRAY<LONG>, "
-    "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>, dir ARRAY<LONG>, "
+    "fo STRING, to STRING, tpc STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>, dir ARRAY<LONG>, "
     "os ARRAY<STRING>, oc ARRAY<LONG>, sby LONG, unk STRING, why STRING, off STRING, dap STRING, "
     "fsh BOOLEAN, cpo ARRAY<STRING>, cpp ARRAY<LONG>, cpr ARRAY<LONG>, fol DOUBLE, psd DOUBLE, psk LONG, wai DOUBLE, "
     "cld LONG>"
@@ -122,11 +122,12 @@ def _bare_name(value: str, r: str) -> str:
     # A reason may contain numbers, but is not one: it is checked as one word.
     columns += [f"translate(concat_ws('|', {r}.w.{name}), ' |', '_ ')" for name in ("unk", "why")]
     columns += [f"flatten(array_compact({r}.w.{name}))" for name in ("os", "cpo")]
+    columns.append(f"{r}.e.tpc")
     listed = f"concat_ws(' ', {r}.c, {r}.h, {r}.n.typ, {r}.n.zon, {', '.join(columns)})"
-    could_be = rf"{listed} RLIKE '(^| )(true|false|NaN|Infinity|[0-9][0-9.eE-]*)( |$)'"
+    could_be = rf"{listed} RLIKE '(^| )(true|false|-?NaN|-?Infinity|-?[0-9][0-9.eE-]*)( |$)'"
     bare = (
         r"\\\\",
-        r'"([chwao]|fo|to|unk|why|dap|typ|zon)"\\s*:\\s*[^"\\[n\\s]',
+        r'"([chwao]|fo|to|tpc|unk|why|dap|typ|zon)"\\s*:\\s*[^"\\[n\\s]',
         r'"(os|cpo)"\\s*:\\s*\\[([^\\]]*,)?\\s*[^"\\s\\],]',
     )
     return f"{could_be} AND CAST({value} AS STRING) RLIKE '{'|'.join(bare)}'"
@@ -163,6 +164,7 @@ def _out_of_range(r: str) -> str:
         _outside(f"{r}.w.wai", 0, 1),
         _outside(f"{r}.w.sby", 0, MAX_STANDBYS),
         *(_any(f"{r}.w.{name}", _unlike("y", REASON_PATTERN)) for name in ("unk", "why")),
+        _any(f"{r}.e.tpc", _unlike("y", TOPIC_PATTERN)),
         _any(f"{r}.w", _no_operators("y.os", "y.oc")),
         _any(f"{r}.w", _no_copies("y.cpo", "y.cpp", "y.cpr")),
         _outside(_values(f"{r}.k.c"), 0, cpu_limit),

@@ -20,7 +20,7 @@ from flights.demo.loads import windows_inside
 from flights.demo.picture import Drawn, draw
 from flights.demo.scenario import DemoSettings, Scenario, sandbox_settings
 from flights.demo.summary import Course, summary
-from flights.demo.view import View, closing
+from flights.demo.view import View, closing, collocated
 from flights.producer import NotDelivered
 from flights.steered_run import RunError
 from trimtab_controller.jars.fetching import JarError, broker_version
@@ -34,12 +34,14 @@ OUT = Path("out", "demo")
 OPENING = """\
 Starting a Kafka broker, four Faust workers with an agent each, Spark and the controller, all on this machine.
 Then real flights flow through them: the controller balances the workers and follows a shift of the load. The load
-triples: it starts a fifth worker in time, and drains and stops it when the load has fallen back.
-It takes 5 to 6 minutes. Ctrl-C ends everything that was started."""
+triples: it starts a fifth worker in time, and drains and stops it when the load has fallen back. Then one topic
+becomes local: the controller learns what that saves, and brings together key groups that exchange flights.
+It takes 7 to 8 minutes. Ctrl-C ends everything that was started."""
 NEXT = """\
 What to try next, in the same folder:
   PATH="$PWD/.venv/bin:$PATH"
   trimtab sandbox up --act          the same cluster, with a load that shifts and a console; it keeps running
+    --env FLIGHTS_LOCAL=1           with a local topic: what stays on a worker skips the broker
   CONFIG=out/sandbox/controller/controller.toml
   trimtab status --config $CONFIG   what the controller sees and does
   trimtab plan --config $CONFIG     what it would do now
@@ -112,16 +114,18 @@ def run(out: Path, settings: DemoSettings, console: Console) -> dict[str, object
         rounds=outcome.rounds,
         calm=outcome.calm,
         scaled=outcome.scaled,
+        collocated=outcome.collocated,
         stay=evidence.stays.get(outcome.scaled.worker),
         cpu_seconds={part.value: seconds for part, seconds in cluster.cpu_seconds().items()},
         processes_left=left.processes,
         ports_left=left.ports,
     )
-    draw(drawn(evidence, course), out / "load.png")
-    return summary(course, evidence)
+    document = summary(course, evidence)
+    draw(drawn(evidence, course, collocated(document["collocated"])), out / "load.png")
+    return document
 
 
-def drawn(evidence: Evidence, course: Course) -> Drawn:
+def drawn(evidence: Evidence, course: Course, saved: str) -> Drawn:
     """What the picture shows: the time with flights."""
     changes = []
     if course.stay is not None:
@@ -135,6 +139,7 @@ def drawn(evidence: Evidence, course: Course) -> Drawn:
         phases=course.phases[1:],
         changes=changes,
         draining_at=course.draining_at,
+        saved=saved,
     )
 
 

@@ -63,9 +63,10 @@ def waits_of_both_operators(
     """The waits of all flights at `extract` and at `sums`, by key group.
 
     A flight arrives at an operator when its record is produced to the operator's topic.  It is processed when the
-    operator's output is produced.
+    operator's output is produced.  Of one that skips the broker in between only the whole way is known; both topics are
+    keyed by airplane, so it stays in one partition.
     """
-    arrived = {decode_source(row.value)[0]: row.at for row in source if row.value is not None}
+    arrived = {decode_source(row.value)[0]: (row.at, row.partition) for row in source if row.value is not None}
     extracted: dict[int, float] = {}
     homes: dict[int, int] = {}
     passages: dict[KeyGroup, list[Passage]] = defaultdict(list)
@@ -73,13 +74,17 @@ def waits_of_both_operators(
         sequence = json.loads(row.value or b"[-1]")[0]
         extracted[sequence], homes[sequence] = row.at, row.partition
         if sequence in arrived:
-            passage = Passage(arrived_at=arrived[sequence], processed_at=row.at)
+            passage = Passage(arrived_at=arrived[sequence][0], processed_at=row.at)
             passages[KeyGroup(AppId(APP), OperatorId(EXTRACT), row.partition)].append(passage)
     for row in totals:
         sequence = json.loads(row.value or b"[-1]")[0]
         if sequence in extracted:
             passage = Passage(arrived_at=extracted[sequence], processed_at=row.at)
             passages[KeyGroup(AppId(APP), OperatorId(SUMS), homes[sequence])].append(passage)
+        elif sequence in arrived:
+            passage = Passage(arrived_at=arrived[sequence][0], processed_at=row.at)
+            for operator in (EXTRACT, SUMS):
+                passages[KeyGroup(AppId(APP), OperatorId(operator), arrived[sequence][1])].append(passage)
     return {key_group: Waits(rows) for key_group, rows in passages.items()}
 
 

@@ -57,6 +57,33 @@ def highest_use(snapshots: Iterable[Snapshot]) -> float | None:
     return max((used for row in snapshots for used in node_use(row).values()), default=None)
 
 
+def cpu_of(window: Snapshot) -> float | None:
+    """Cores that the key groups used; None if one was not measured."""
+    found = [row.cpu for row in window.key_groups]
+    return None if None in found else sum(each or 0.0 for each in found)
+
+
+def received_s(snapshot: Snapshot, operator: str) -> float:
+    """Tuples per second that the key groups of an operator received in a window, as far as it is known."""
+    return sum(row.tuples_in_s or 0.0 for row in snapshot.key_groups if row.key_group.operator == operator)
+
+
+def collocation(window: Snapshot) -> float | None:
+    """Share of the tuples between key groups whose ends are on one worker; None if there were none."""
+    owners = {row.key_group: row.worker for row in window.key_groups}
+    known = [pair for pair in window.pairs if pair.source in owners and pair.target in owners]
+    total = sum(pair.tuples_s for pair in known)
+    near = sum(pair.tuples_s for pair in known if owners[pair.source] == owners[pair.target])
+    return near / total if total else None
+
+
+def local_sends(window: Snapshot) -> float | None:
+    """Share of the tuples between key groups that skipped the broker; None if that is not known of all."""
+    direct = [pair.direct_s for pair in window.pairs]
+    total = sum(pair.tuples_s for pair in window.pairs)
+    return sum(each or 0.0 for each in direct) / total if total and None not in direct else None
+
+
 def owned_by(snapshot: Snapshot, worker: WorkerId) -> int:
     """The number of key groups that a worker owns in a window."""
     return sum(1 for row in snapshot.key_groups if row.worker == worker)

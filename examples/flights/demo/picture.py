@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from flights.demo.loads import load_distance, node_loads, node_use
+from flights.demo.loads import collocation, load_distance, local_sends, node_loads, node_use
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -34,14 +34,18 @@ class Drawn:
     """When a worker was started or stopped, and which."""
     draining_at: Callable[[float], Collection[WorkerId]]
     """The workers that were being drained then."""
+    saved: str = ""
+    """What collocation has saved; empty: it is no part of the run, and not drawn."""
 
 
 def draw(run: Drawn, path: Path) -> None:
     """Write the picture."""
+    heights = [3, 2, 1, 1] if run.saved else [3, 2, 1]
     figure, grid = plt.subplots(
-        3, 2, figsize=(13, 9), sharex="col", height_ratios=[3, 2, 1], width_ratios=[4, 1], layout="constrained"
-    )
-    use_axis, loads_axis, distance_axis = grid[:, 0]
+        len(heights), 2, figsize=(13, 3 + sum(heights)), sharex="col", height_ratios=heights, width_ratios=[4, 1],
+        layout="constrained",
+    )  # fmt: skip
+    use_axis, loads_axis, distance_axis = grid[:3, 0]
     for beside in grid[:, 1]:
         beside.axis("off")
     uses = [(row.end_ms / 1000 - run.started_at, node_use(row)) for row in run.snapshots]
@@ -66,7 +70,9 @@ def draw(run: Drawn, path: Path) -> None:
     distance_axis.step([at for at, _ in known], [distance for _, distance in known], where="pre", color="tab:red")
     distance_axis.set_ylabel("load distance, pp")
     distance_axis.set_ylim(bottom=0)
-    distance_axis.set_xlabel("seconds; grey: a hand-over took place; points: end of a window")
+    if run.saved:
+        _draw_shares(grid[3, 0], grid[3, 1], run)
+    grid[-1, 0].set_xlabel("seconds; grey: a hand-over took place; points: end of a window")
     figure.savefig(path, dpi=100)
     plt.close(figure)
 
@@ -77,6 +83,23 @@ def _plot(axis: Axes, windows: list[tuple[float, dict[WorkerId, float]]], worker
     for number, worker in enumerate(workers):
         values = [known.get(worker, float("nan")) for _, known in windows]
         axis.plot(ats, values, marker="o", markersize=3, label=worker, color=f"C{number}")
+
+
+def _draw_shares(axis: Axes, beside: Axes, run: Drawn) -> None:
+    """Which share of the tuples stays on its worker, and which skips the broker; beside it, what that saves."""
+    ats = [row.end_ms / 1000 - run.started_at for row in run.snapshots]
+    for name, share, color in (
+        ("on one worker", collocation, "tab:grey"),
+        ("past the broker", local_sends, "tab:green"),
+    ):
+        values = [share(row) for row in run.snapshots]
+        axis.plot(ats, [float("nan") if each is None else 100.0 * each for each in values], label=name, color=color)
+    axis.set_ylabel("flights between\nkey groups, %")
+    axis.set_ylim(-5, 105)
+    axis.legend(loc="upper center")
+    for at, _ in run.phases:
+        axis.axvline(at - run.started_at, color="black", linestyle="--", linewidth=1)
+    beside.text(0.0, 1.0, "\n".join(wrap(run.saved, WIDTH)), va="top", transform=beside.transAxes, fontsize=9)
 
 
 def _mark(axis: Axes, run: Drawn) -> None:

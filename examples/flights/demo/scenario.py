@@ -1,4 +1,4 @@
-"""The scenario of the demo: unbalanced, balanced, shifted, and a load that triples and falls back."""
+"""The scenario of the demo: unbalanced, balanced, shifted, a load that triples and falls back, and a local topic."""
 
 import contextlib
 import math
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-from flights.demo.summary import STOP_MARGIN_S, Scaled
+from flights.demo.summary import STOP_MARGIN_S, Collocated, Scaled
 from flights.demo.view import View
 from flights.replay import Sent
-from flights.steered_run import TICK_S, SteeredRun
-from flights.wire import APP
+from flights.steered_run import FINISH_LIMIT_S, TICK_S, SteeredRun
+from flights.wire import APP, DELAYS
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.status import RoundStatus
 from trimtab_sandbox.cluster import SandboxCluster
@@ -24,13 +24,16 @@ PLAN_LIMIT_S = 1.5
 """A window's plan is in the status by then."""
 BAND_PP = 0.8
 """Below the promised 1 pp, so that the controller continues until the promise is kept."""
+NEXT_TO_NOTHING = 1e-9
+"""Flights per second while workers restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
     """Settings of the demo: `rate` in flights per second, times in seconds, `work` as in `flights.settings`.
 
-    `capacities` of the workers that run from the beginning, in cores; `spare` = of the one in the pool.
+    `capacities` of the workers that run from the beginning, in cores; `spare` = of the one in the pool.  `light_rate`,
+    `light_work` = while a topic is local: what a flight costs besides its work shows where there are many, with little.
     """
 
     key_groups: int = 64
@@ -48,6 +51,10 @@ class DemoSettings:
     high_windows: int = 1
     settle_limit_s: float = 75.0
     scale_limit_s: float = 120.0
+    light_rate: float = 200.0
+    light_work: int = 50
+    light_windows: int = 6
+    collocated_limit_s: float = 150.0
     keep: bool = False
     """Whether everything stays up, when all has been shown, until Ctrl-C."""
 
@@ -65,6 +72,7 @@ class Outcome:
     phases: tuple[tuple[float, str], ...]
     calm: tuple[float, float]
     scaled: Scaled
+    collocated: Collocated
     rounds: tuple[RoundStatus, ...]
 
 
@@ -136,6 +144,7 @@ class Scenario:
         self._settle(time.time())
 
         scaled = self._triple()
+        collocated = self._collocate()
         if settings.keep:
             self._view.say(f"All has been shown.  Everything stays up until Ctrl-C; console: {console}")
             with contextlib.suppress(KeyboardInterrupt):
@@ -146,6 +155,7 @@ class Scenario:
             phases=tuple(run.phases),
             calm=calm,
             scaled=scaled,
+            collocated=collocated,
             rounds=tuple(sorted(run.watch.rounds.values(), key=lambda row: row.started_at)),
         )
 
@@ -172,11 +182,52 @@ class Scenario:
             left_at = self._drain_began()
         if left_at is not None:
             run.until(lambda: spare not in run.running(), settings.scale_limit_s, f"{spare} stopped")
+            run.trimtab("scale", APP, str(settings.workers), "--reason", "show the rest with four workers")
         self._settle(time.time() + STOP_MARGIN_S)
         return Scaled(
             worker=WorkerId(spare), factor=settings.load_factor, rose_at=rose_at, joined_at=joined_at,
             fell_at=fell_at, drain_began_at=left_at,
         )  # fmt: skip
+
+    def _collocate(self) -> Collocated:
+        """The workers restart with a local topic, and the controller brings together what exchanges tuples."""
+        run, settings, spare = self._run, self._settings, worker_name(self._settings.workers)
+        run.trimtab("scale", APP, str(settings.workers), "--reason", "show the rest with four workers")
+        run.until(lambda: spare not in run.running(), settings.scale_limit_s, f"{spare} stopped")
+        run.trimtab("pause", "--reason", "restart the workers with a local topic")
+        run.until(lambda: not run.last.plans_in_flight, WINDOW_LIMIT_S, "no plan in flight")
+        run.phase(f"the workers restart: {DELAYS} is local now")
+        run.producer.set_rate(NEXT_TO_NOTHING)
+        run.until(lambda: run.backlog.records() == 0, FINISH_LIMIT_S, "everything processed and committed")
+        names = [worker_name(index) for index in range(settings.workers)]
+        for name in names:
+            run.cluster.environments[name] = {"FLIGHTS_LOCAL": "1", "FLIGHTS_WORK": str(settings.light_work)}
+            run.cluster.child(name).terminate()
+        for name in names:
+            run.cluster.stop(name)
+        for index in range(settings.workers):
+            run.cluster.start_worker(index)
+        whole = self._whole_windows(1)
+        run.until(lambda: whole() and run.all_run(), WINDOW_LIMIT_S, "all workers running again")
+
+        run.phase(f"{settings.light_rate:g} flights a second, with little work for each")
+        run.producer.set_rate(settings.light_rate)
+        run.until(self._whole_windows(2), WINDOW_LIMIT_S, "windows with load")  # the first ones warm up
+        apart_from = time.time()
+        run.until(self._whole_windows(settings.light_windows), WINDOW_LIMIT_S, "windows with load")
+        run.phase("collocation")
+        began_at = time.time()
+        run.trimtab("resume")
+        if run.holds_within(settings.collocated_limit_s, lambda: self._has_brought_together(began_at)):
+            run.trimtab("pause", "--reason", "measure what collocation saves")
+            run.holds_within(WINDOW_LIMIT_S, lambda: not run.last.plans_in_flight)
+            run.holds_within(WINDOW_LIMIT_S, self._whole_windows(settings.light_windows))
+        return Collocated(apart_from=apart_from, began_at=began_at)
+
+    def _has_brought_together(self, since: float) -> bool:
+        """Whether a plan for collocation has been carried out."""
+        rounds = (row for row in self._run.watch.rounds.values() if row.started_at > since)
+        return any(row.saved_planned_pp and row.ended_at is not None for row in rounds)
 
     def _rises(self, since: float) -> bool:
         """Let the rate follow its ramp; whether it has reached the top."""

@@ -1,14 +1,27 @@
 """The demo's summary, `out/demo/summary.json`, and the promises that it checks; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, stdev
 from typing import Any
 
 from flights.demo.evidence import Evidence, Stay
-from flights.demo.loads import deviations, highest_use, owned_by, windows_inside
+from flights.demo.loads import (
+    collocation,
+    cpu_of,
+    deviations,
+    highest_use,
+    local_sends,
+    owned_by,
+    received_s,
+    windows_inside,
+)
 from flights.demo.noise import Deviations, Spread, lower_limit, means, spreads
 from flights.demo.pauses import Moved, PauseSummary, around_handovers, calm_twins, in_calm
+from flights.wire import EXTRACT
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import RoundStatus
 
 SLACK_S = 0.25
@@ -21,9 +34,13 @@ MAX_OVER_CALM_S = 0.05
 SATURATED_PCT = 100.0
 MAX_DISTANCE_OVER_BOUND = 1.0
 """Limit for the load distance after the last round of a phase, with an allowance for noise (`flights.demo.noise`)."""
-PHASES = 4
-"""Phases in which something moves: start, shift, load tripled, load back.  The load distance is promised for all but
-the third, in which it is three times as noisy."""
+PHASES = 5
+"""Phases in which something moves: start, shift, load tripled, load back, collocation.  The load distance is promised
+for all but the third, in which it is three times as noisy, and the last, in which flights cost something else."""
+LEAST_SAVED = 0.5
+"""Share of the CPU promised by plans for collocation that must be saved."""
+ERRORS = 2.0
+"""Standard errors of what is saved that may be noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +60,17 @@ class Scaled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Collocated:
+    """A topic is local: from `apart_from` on as balance has left the key groups, from `began_at` on together.
+
+    Times in epoch seconds.
+    """
+
+    apart_from: float
+    began_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
     """Facts of the run that are not in Kafka; times in epoch seconds."""
 
@@ -57,6 +85,7 @@ class Course:
     calm: tuple[float, float]
     """A span with load in which nothing moved."""
     scaled: Scaled
+    collocated: Collocated
     stay: Stay | None
     """When the worker of the pool was started and stopped; None: it was not started."""
     cpu_seconds: Mapping[str, float]
@@ -114,7 +143,8 @@ class Course:
 
     def judged(self, round_: RoundStatus) -> bool:
         """Whether the load distance after a round is promised, if it is the last one of its phase."""
-        return not self.scaled.rose_at <= round_.started_at < self.scaled.fell_at
+        high = self.scaled.rose_at <= round_.started_at < self.scaled.fell_at
+        return not high and round_.started_at < self.collocated.apart_from
 
 
 def pauses_of(rounds: Sequence[RoundStatus], course: Course, evidence: Evidence) -> dict[str, PauseSummary]:
@@ -171,6 +201,52 @@ def scaling_of(course: Course, evidence: Evidence) -> dict[str, Any]:
     }
 
 
+def collocation_of(course: Course, evidence: Evidence) -> dict[str, Any]:
+    """What collocation was to save and has saved, as JSON types; cores are at the rate of the windows after it.
+
+    `saved_cores` = difference of the CPU of key groups per flight, by the windows before the first and after the last
+    round of the phase; `saved_error` = its standard error.  `promised_cores` = by the plans.  None: not known.
+    """
+    began_at = course.collocated.began_at
+    rounds = [row for row in course.rounds if row.started_at >= began_at]
+    ended_at = max((row.ended_at or float("inf") for row in rounds), default=float("inf"))
+    before = windows_inside(evidence.snapshots, course.collocated.apart_from, began_at)
+    after = windows_inside(evidence.snapshots, ended_at, course.phases[-1][0])
+    costs = [[each for row in part if (each := _cpu_per_flight(row)) is not None] for part in (before, after)]
+    planned = [row.saved_planned_pp for row in rounds if row.saved_planned_pp is not None]
+    capacity = sum(share for worker, share in course.capacities.items() if worker != course.scaled.worker)
+    found: dict[str, Any] = {
+        "rounds": len(rounds),
+        "migrations": sum(row.migrations for row in rounds),
+        "promised_cores": round(sum(planned) / 100.0 * capacity, 4) if planned else None,
+        "saved_cores": None,
+        "saved_error": None,
+        "cores_before": None,
+    }
+    for name, part, values in (("before", before, costs[0]), ("after", after, costs[1])):
+        found[f"collocation_{name}"] = _mean(collocation(row) for row in part)
+        found[f"local_sends_{name}"] = _mean(local_sends(row) for row in part)
+        found[f"cpu_per_flight_us_{name}"] = round(1e6 * fmean(values), 1) if values else None
+    if min(map(len, costs)) > 1:
+        rate = fmean(received_s(row, EXTRACT) for row in after)
+        error = sqrt(sum(stdev(values) ** 2 / len(values) for values in costs))
+        found["saved_cores"] = round(rate * (fmean(costs[0]) - fmean(costs[1])), 4)
+        found["saved_error"] = round(rate * error, 4)
+        found["cores_before"] = round(rate * fmean(costs[0]), 4)
+    return found
+
+
+def _cpu_per_flight(window: Snapshot) -> float | None:
+    """CPU seconds of the key groups per flight; None if it is unknown."""
+    used, rate = cpu_of(window), received_s(window, EXTRACT)
+    return None if used is None or window.coverage < 1 or not rate else used / rate
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return round(fmean(known), 3) if known else None
+
+
 def windows_of(span: tuple[float, float], course: Course, evidence: Evidence) -> list[Deviations]:
     """The deviations in the complete windows of a span, without windows in which anything is unknown."""
     windows = windows_inside(evidence.snapshots, *span)
@@ -188,7 +264,7 @@ def summary(course: Course, evidence: Evidence) -> dict[str, Any]:
     comparisons = sum(len(means(windows)) for windows in judged)
     pauses = pauses_of(course.rounds, course, evidence) | rebalances_of(course, evidence)
     document = {
-        "version": 3,
+        "version": 4,
         "seconds": round(course.seconds, 1),
         "versions": dict(course.versions),
         "workers": len(course.capacities),
@@ -218,6 +294,7 @@ def summary(course: Course, evidence: Evidence) -> dict[str, Any]:
         "comparisons": comparisons,
         "still_windows": [[{worker: _pp(pp) for worker, pp in window.items()} for window in span] for span in still],
         "scaled": scaling_of(course, evidence),
+        "collocated": collocation_of(course, evidence),
         "cpu_seconds": {name: round(seconds, 1) for name, seconds in course.cpu_seconds.items()},
         "left_over": {"processes": course.processes_left, "ports": course.ports_left},
     }
@@ -295,10 +372,16 @@ def missed_promises(document: Mapping[str, Any]) -> list[str]:
     rounds = list(enumerate(document["rounds"], 1))
     moved, others, calm = (document["pause_seconds"][name]["median"] for name in ("moved", "others", "calm"))
     phases, scaled = {row["phase"] for _, row in rounds}, document["scaled"]
+    together = document["collocated"]
+    promised, saved, error = (together[name] for name in ("promised_cores", "saved_cores", "saved_error"))
     return _failed(
         (
             len(phases) >= PHASES,
-            f"rounds in {len(phases)} phases, expected in {PHASES}: start, shift, load tripled, load back",
+            f"rounds in {len(phases)} phases, expected in {PHASES}: start, shift, load tripled, load back, collocation",
+        ),
+        (
+            None not in (promised, saved, error) and saved + ERRORS * error >= LEAST_SAVED * promised,
+            f"collocation has saved {saved} +- {error} cores, expected at least {LEAST_SAVED:g} of {promised} promised",
         ),
         (
             scaled["helped_after_s"] is not None,

@@ -109,6 +109,7 @@ def closing(document: Mapping[str, Any]) -> RenderableType:
         + ", ".join(f"{name} {_seconds(pause)}" for name, pause in document["pause_seconds"].items())
         + f"; joining, leaving: of all key groups while {document['scaled']['worker']} did so, a rebalance each",
         *_scaled(document["scaled"]),
+        collocated(document["collocated"]),
         "CPU seconds: " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in cpu.items()),
         f"{document['left_over']['processes']} processes and {document['left_over']['ports']} ports left over",
     ]
@@ -136,6 +137,27 @@ def _scaled(scaled: Mapping[str, Any]) -> list[str]:
         f"load back: {worker} drained and {stopped}, {scaled['key_groups_left']} key groups left, "
         f"exit code {scaled['exit_code']}",
     ]
+
+
+def collocated(found: Mapping[str, Any]) -> str:
+    """What collocation was to save and has saved."""
+    ways = (("on one worker", "collocation"), ("past the broker", "local_sends"))
+    shares = ", ".join(
+        f"{name} {_share(found[f'{key}_before'])} -> {_share(found[f'{key}_after'])}" for name, key in ways
+    )
+    if found["promised_cores"] is None:
+        return f"collocation: no plan for it was carried out; flights {shares}"
+    saved = "an unknown share"
+    if found["saved_cores"] is not None:
+        saved = f"{found['saved_cores']:.3f} +- {found['saved_error']:.3f} of {found['cores_before']:.3f}"
+    return (
+        f"collocation: flights {shares}, with {found['migrations']} moves; {found['promised_cores']:.3f} cores were "
+        f"promised to be saved, {saved} were"
+    )
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.0%}"
 
 
 def _percent(scaled: Mapping[str, Any]) -> str:

@@ -4,23 +4,19 @@ The old owner writes `released` after its commit, the new owner writes `took` af
 group generation that they name.  (kind, handover, generation) identifies a repeat.
 """
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.codec import MAX_INTEGER, Distinct, Most, Name, Range, Text, Wire
+from trimtab_protocol.messages.codec import MAX_INTEGER, Distinct, Most, Name, Range, Wire
 from trimtab_protocol.messages.commands import MAX_KEY_GROUPS
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.names import AppId, Epoch, KeyGroupName, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, KeyGroupName, Topic, WorkerId
 
 VERSION = 1
 MAX_OFFSETS = 100_000
 """Offsets in one record of a hand-over."""
-TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,249}")
-"""Kafka's rule for names of topics."""
 
-Topic = Annotated[str, Text(249, TOPIC_PATTERN, "the name of a topic")]
 Offset = tuple[Topic, Annotated[int, Range(0, 2**31 - 1)], Annotated[int, Range(0, MAX_INTEGER)]]
 Offsets = Annotated[tuple[Offset, ...], Most(MAX_OFFSETS)]
 """Rows of (topic, partition, offset)."""

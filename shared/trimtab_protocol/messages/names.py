@@ -1,5 +1,6 @@
 """Identifiers that all messages share: key groups, epochs, topics of a cluster."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +15,10 @@ WorkerId = NewType("WorkerId", str)
 AppId = NewType("AppId", str)
 OperatorId = NewType("OperatorId", str)
 CommandId = NewType("CommandId", str)
+
+TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""Kafka's rule for names of topics."""
+Topic = Annotated[str, Text(249, TOPIC_PATTERN, "the name of a topic")]
 
 MAX_PARTITIONS = 100_000
 """Highest partition index of a key group."""

@@ -25,7 +25,16 @@ from trimtab_protocol.messages.codec import (
     WrittenAs,
 )
 from trimtab_protocol.messages.copies import MAX_COPIES, Copy
-from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import (
+    MAX_PARTITIONS,
+    AppId,
+    Epoch,
+    HostId,
+    KeyGroup,
+    OperatorId,
+    Topic,
+    WorkerId,
+)
 from trimtab_protocol.messages.reason_text import Reason
 
 MAX_SPEED = 1_000.0
@@ -189,6 +198,7 @@ class PairSample:
     """Tuples and bytes that one key group sent to another of the same app.
 
     `direct` = how many of the tuples skipped the broker (local topics of Faust apps); the others went through it.
+    `topic` = what they were sent to: there is one sample per pair and topic; None = an older plug-in, all together.
     """
 
     source: Annotated[KeyGroup, Inline(("a", "fo", "fp"))]
@@ -196,6 +206,7 @@ class PairSample:
     tuples: Annotated[int, Key("n")]
     bytes: Annotated[int, Key("b")]
     direct: Annotated[int | None, Key("d")] = None
+    topic: Annotated[Topic | None, Key("tpc")] = None
 
 
 Partition = Annotated[int, Range(0, MAX_PARTITIONS)]
@@ -221,11 +232,12 @@ class ReportKeyGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPairs:
-    """The pairs between two operators."""
+    """The pairs between two operators, by one topic."""
 
     app: Annotated[AppId, Key("a")]
     source: Annotated[OperatorId, Key("fo")]
     target: Annotated[OperatorId, Key("to")]
+    topic: Annotated[Topic | None, Key("tpc")] = None
     rows: Annotated[tuple[PairRow, ...], Columns(("fp", "tp", "n", "b", "dir"), MAX_PAIRS)]
 
 
@@ -267,8 +279,11 @@ def _key_group_samples(blocks: Iterable[ReportKeyGroups]) -> tuple[KeyGroupSampl
 def _pair_blocks(samples: Iterable[PairSample]) -> list[ReportPairs]:
     blocks = defaultdict(list)
     for each in samples:
-        blocks[each.source.app, each.source.operator, each.target.operator].append(_PAIR_ROW(each))
-    return [ReportPairs(app=a, source=fo, target=to, rows=tuple(rows)) for (a, fo, to), rows in blocks.items()]
+        blocks[each.source.app, each.source.operator, each.target.operator, each.topic].append(_PAIR_ROW(each))
+    return [
+        ReportPairs(app=a, source=fo, target=to, topic=topic, rows=tuple(rows))
+        for (a, fo, to, topic), rows in blocks.items()
+    ]
 
 
 def _pair_samples(blocks: Iterable[ReportPairs]) -> tuple[PairSample, ...]:
@@ -280,6 +295,7 @@ def _pair_samples(blocks: Iterable[ReportPairs]) -> tuple[PairSample, ...]:
                 tuples=tuples,
                 bytes=transferred,
                 direct=direct,
+                topic=block.topic,
             )
             for block in blocks
             for source, target, tuples, transferred, direct in block.rows

@@ -28,7 +28,16 @@ from trimtab_protocol.messages.copies import Copies
 from trimtab_protocol.messages.decode import MAX_NUMBER
 from trimtab_protocol.messages.key_group_table import MAX_KEY_GROUPS, KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.key_group_table import KeyGroupWindow as KeyGroupWindow
-from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import (
+    MAX_PARTITIONS,
+    AppId,
+    Epoch,
+    HostId,
+    KeyGroup,
+    OperatorId,
+    Topic,
+    WorkerId,
+)
 from trimtab_protocol.messages.reason_text import Reason
 from trimtab_protocol.messages.refused_hosts import RefusedHosts
 from trimtab_protocol.messages.report import MAX_OPERATORS, MAX_SPEED, MAX_STANDBYS, Absence, Basis, WorkerState
@@ -124,13 +133,17 @@ class NodeWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairWindow:
-    """Tuples and bytes per second from one key group to another; `direct_s` of the tuples skipped the broker."""
+    """Tuples and bytes per second from one key group to another by a topic; `direct_s` skipped the broker.
+
+    `topic` None: an older plug-in does not tell; then the tuples of all topics are together.
+    """
 
     source: KeyGroup
     target: KeyGroup
     tuples_s: float
     bytes_s: float
     direct_s: float | None = None
+    topic: Topic | None = None
 
 
 PairRow = tuple[
@@ -141,11 +154,12 @@ PairRow = tuple[
 
 @dataclass(frozen=True, slots=True)
 class PairBlock:
-    """The pairs between two operators, each with its app."""
+    """The pairs between two operators by one topic, each operator with its app."""
 
     source: Annotated[tuple[AppId, OperatorId], Key("from")]
     target: Annotated[tuple[AppId, OperatorId], Key("to")]
     rows: Annotated[tuple[PairRow, ...], Columns(("source", "target", "tuples_s", "bytes_s", "direct_s"), MAX_PAIRS)]
+    topic: Topic | None = None
 
 
 _PAIR_ROW = attrgetter("source.partition", "target.partition", "tuples_s", "bytes_s", "direct_s")
@@ -154,8 +168,8 @@ _PAIR_ROW = attrgetter("source.partition", "target.partition", "tuples_s", "byte
 def _pair_blocks(windows: Iterable[PairWindow]) -> list[PairBlock]:
     blocks = defaultdict(list)
     for each in windows:
-        blocks[each.source[:2], each.target[:2]].append(_PAIR_ROW(each))
-    return [PairBlock(source, target, tuple(rows)) for (source, target), rows in blocks.items()]
+        blocks[each.source[:2], each.target[:2], each.topic].append(_PAIR_ROW(each))
+    return [PairBlock(source, target, tuple(rows), topic) for (source, target, topic), rows in blocks.items()]
 
 
 def _pair_windows(blocks: Iterable[PairBlock]) -> tuple[PairWindow, ...]:
@@ -167,6 +181,7 @@ def _pair_windows(blocks: Iterable[PairBlock]) -> tuple[PairWindow, ...]:
                 tuples_s=tuples_s,
                 bytes_s=bytes_s,
                 direct_s=direct_s,
+                topic=block.topic,
             )
             for block in blocks
             for source, target, tuples_s, bytes_s, direct_s in block.rows

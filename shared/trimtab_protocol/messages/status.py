@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 from trimtab_protocol.messages.codec import Inline, Most, Name, Range, Text, Wire, WrittenAs
 from trimtab_protocol.messages.decode import MAX_NUMBER
 from trimtab_protocol.messages.intents import MAX_WORKERS
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, OperatorId, Topic, WorkerId
 from trimtab_protocol.messages.refused_hosts import RefusedHosts
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.rules import Rule
@@ -24,6 +24,8 @@ MAX_COST_S = 1e6
 """CPU seconds of one tuple, either way."""
 MAX_OPERATORS = 1_000
 """Operators of one app."""
+MAX_LOCAL_TOPICS = 10
+"""Topics of one app that could be local."""
 MAX_CAUSES = 20
 """Causes of pauses in a status; a newer controller may know more than this one."""
 MAX_TEXT = 1000
@@ -164,16 +166,35 @@ class OperatorCostStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTopicStatus:
+    """A topic that could be local: `cores` that this would save, with as much collocation as can be had.
+
+    `measured_at` = the operators whose measured costs count, `error` = the standard error that these have; None: an
+    operator has stated the cost.  `text` = all of it in words, with what the key groups use now.
+    """
+
+    topic: Topic
+    source: OperatorId
+    target: OperatorId
+    text: Line
+    cores: float
+    error: float | None = None
+    measured_at: Annotated[tuple[OperatorId, ...], Most(2)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CollocationStatus:
     """What collocation can bring; None = unknown.
 
     `obtainable` = share of the tuples between key groups that could stay within a worker at most; `worth_cores` = what
-    this would save besides what is saved now, by the costs that are significant.
+    this would save besides what is saved now, by the costs that are significant.  `topics` = the first ones that could
+    be local, where that is known.
     """
 
     operators: Annotated[tuple[OperatorCostStatus, ...], Most(MAX_OPERATORS)] = ()
     obtainable: Annotated[float | None, Range(0.0, 1.0)] = None
     worth_cores: float | None = None
+    topics: Annotated[tuple[LocalTopicStatus, ...], Most(MAX_LOCAL_TOPICS)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

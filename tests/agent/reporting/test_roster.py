@@ -134,6 +134,8 @@ def test_two_statistics_in_one_interval_are_added_and_scaled_to_it() -> None:
 
 def test_what_skipped_the_broker_is_added_and_unknown_if_a_part_does_not_say_it() -> None:
     assert merge([said(pairs=(pair(4, 4),)), said(pairs=(pair(8, 2),))], 1.0).pairs == (pair(6, 3),)
+    one, other = replace(pair(4), topic="words"), replace(pair(8), topic="lines")
+    assert merge([said(pairs=(one, other)), said(pairs=(one,))], 1.0).pairs == (one, replace(pair(4), topic="lines"))
     assert merge([said(pairs=(pair(4),)), said(pairs=(pair(8, 2),))], 1.0).pairs == (pair(6),)
     assert merge([said(), said(pairs=(pair(8, 2),))], 1.0).pairs == (pair(4, 1),)  # without traffic there is no pair
 

@@ -21,6 +21,8 @@ from trimtab_controller.cli.status import (
 )
 from trimtab_controller.decider.memory.memory import WindowResult
 from trimtab_controller.decider.values.reasons import NotReady, SkipReason
+from trimtab_controller.decider.window.collocation import LocalTopic
+from trimtab_controller.loop.status_builder import local_topic_text
 from trimtab_controller.seen import Seen, State, summary
 from trimtab_models.albic.fit import Unknown
 from trimtab_models.elastic.matching import NodeLevel
@@ -37,6 +39,7 @@ from trimtab_protocol.messages.status import (
     FixedStatus,
     HoldStatus,
     HostStatus,
+    LocalTopicStatus,
     OperatorCostStatus,
     PoolStatus,
     RedundancyStatus,
@@ -343,6 +346,14 @@ def test_what_remote_tuples_cost_is_a_line_of_the_app() -> None:
         "remote tuples: no significant cost, head sends at -4 ± 20 us; at most 100% can be local"
     )
     assert line(unknown, unknown) == "remote tuples: their cost is unknown, no tuple was local"
+    none = replace(
+        STATUS.apps[0], local_sends=0.0,
+        remote_costs=CollocationStatus(operators=(OperatorCostStatus(operator=OperatorId("head"), sending=unknown,
+                                                                     receiving=unknown),)),
+    )  # fmt: skip
+    assert collocation_line(none) == (
+        "remote tuples: their cost is unknown, no tuple was local; a first topic in local= of the plug-in would show it"
+    )
     not_yet = RemoteCostStatus()
     assert line(not_yet, not_yet, obtainable=0.58) == "remote tuples: their cost is unknown; at most 58% can be local"
     assert line(dear, few) == (
@@ -350,6 +361,24 @@ def test_what_remote_tuples_cost_is_a_line_of_the_app() -> None:
     )
     assert (NO_TUPLES, FEW) == (Unknown.NO_TUPLES, Unknown.FEW)
     assert collocation_line(STATUS.apps[0]) == ""
+
+
+def test_a_topic_that_could_be_local_is_a_line_of_the_app_with_the_source_and_error_of_what_it_saves() -> None:
+    ends = OperatorId("extract"), OperatorId("sums")
+    words = LocalTopic(topic="words", source=ends[0], target=ends[1], cores=0.4, error=0.1, measured_at=ends)
+    text = local_topic_text(words, 2.1)
+    assert text == (
+        "topic words between extract and sums could be local: about 0.40 ± 0.10 cores of 2.10, by what extract and "
+        "sums were measured to save per local tuple; add local=[words]"
+    )
+    assert local_topic_text(replace(words, error=None, measured_at=()), 2.1) == (
+        "topic words between extract and sums could be local: about 0.40 cores of 2.10, by the stated "
+        "remote_tuple_cpu_s, whose error is not known; add local=[words]"
+    )
+    topic = LocalTopicStatus(topic="words", source=ends[0], target=ends[1], cores=0.4, text=text)
+    status = replace(STATUS, apps=(replace(STATUS.apps[0], remote_costs=CollocationStatus(topics=(topic,))),))
+    assert text in " ".join(" ".join(shown(status)).split())
+    assert f"orders: {text}" in brief_status(Seen(status=status, controllers=(LEADER,), now=NOW))
 
 
 # ---- what `trimtab sandbox status` says of windows and plans, in a few lines

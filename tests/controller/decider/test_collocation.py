@@ -16,12 +16,22 @@ from trimtab_controller.decider.policies.smaller import PotentialPlan, can_be_sp
 from trimtab_controller.decider.values.decision import Planned, Skip, describe, names_of
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.values.settings import Settings
-from trimtab_controller.decider.window.collocation import local_sends, method_note, planned_with
+from trimtab_controller.decider.window.collocation import (
+    LocalTopic,
+    NotLocal,
+    end_costs,
+    local_sends,
+    method_note,
+    planned_with,
+    together_in,
+    with_stated_costs,
+)
 from trimtab_controller.decider.window.view import EndCosts, PlannableView
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Collocation, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_controller.solver.balance import answer
+from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
 from trimtab_protocol.messages.snapshot import PairWindow, Snapshot
 
@@ -144,6 +154,36 @@ def test_collocation_is_used_where_it_pays_without_a_switch() -> None:
     assert (method_note(default, silent), method_note(default, crossed())) == ("", NOTE), (
         "nothing is said where nobody talks"
     )
+
+
+def test_a_topic_that_could_be_local_is_named_with_what_its_measured_ends_save() -> None:
+    known, ends = TupleCost(value=3e-4, error=3e-5, freedom=30.0), (OperatorId("in"), OperatorId("sums"))
+    sends = CostFit(sending=known, receiving=Unknown.NO_TUPLES, samples=9, key_groups=9)
+    gets = CostFit(sending=Unknown.NO_TUPLES, receiving=replace(known, error=4e-5), samples=9, key_groups=9)
+    unknown = replace(gets, receiving=Unknown.ALL_REMOTE)
+    words = {ends: {"words": 0.25}}
+
+    def found(
+        sender: CostFit, receiver: CostFit, view: PlannableView, topics: NotLocal = words
+    ) -> tuple[LocalTopic, ...]:
+        fits = dict(zip(ends, (sender, receiver), strict=True))
+        return together_in(replace(view, remote_costs=view.remote_costs or end_costs(fits)), fits, topics).topics
+
+    both = LocalTopic(
+        topic="words", source=ends[0], target=ends[1], measured_at=ends,
+        cores=pytest.approx(200.0 * 0.25 * 6e-4), error=pytest.approx(200.0 * 0.25 * 5e-5),
+    )  # fmt: skip
+    by_broker = replace(crossed(), by_broker=frozenset({ends}))
+    assert found(sends, gets, by_broker) == (both,)
+    one = replace(both, measured_at=ends[:1], cores=pytest.approx(0.015), error=pytest.approx(0.0015))
+    assert found(sends, unknown, by_broker) == (one,), "what is not known does not count"
+    stated = with_stated_costs(replace(MILP, remote_tuple_cpu_s=1e-3), by_broker)
+    assert found(unknown, unknown, stated) == (replace(both, measured_at=(), cores=pytest.approx(0.05), error=None),), (
+        "as an operator states it"
+    )
+    assert found(unknown, unknown, by_broker) == ()
+    assert found(replace(sends, sending=replace(known, error=3e-4)), unknown, by_broker) == (), "it may be chance"
+    assert found(sends, gets, by_broker, {}) == ()
 
 
 def test_flows_are_smoothed_as_loads_are_and_who_sends_no_more_is_forgotten() -> None:

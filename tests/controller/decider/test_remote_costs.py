@@ -1,5 +1,6 @@
 """What a remote tuple costs, learned from windows: found where it can be seen, unknown where it cannot."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -135,6 +136,30 @@ def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() ->
     assert potential_of(replace(view, by_broker=costs.by_broker(APP)), [1.0] * len(job.names)) is None
     assert see(5.0) == frozenset(), "its gates were only closed"
     assert see(0.0) == frozenset()
+
+
+def test_a_topic_is_not_local_once_its_tuples_were_seen_to_take_the_broker_within_a_worker() -> None:
+    job, costs = TalkingJob(noise=QUIET, pairs=24), RemoteCostTracker()
+
+    def see(topic: str | None, direct: float, reason: str | None = None, apart: bool = False) -> Mapping[str, float]:
+        """A fourth of the tuples is of `topic`; the others are of a topic that is local."""
+        shown = replace(job, apart=True, owners={}) if apart else job
+        snapshot, pairs = shown.window(), []
+        for row in snapshot.pairs:
+            here = shown.owners[row.source] == shown.owners[row.target]
+            local = replace(row, tuples_s=75.0, direct_s=75.0 if here else 0.0, topic="lines")
+            pairs += [local, replace(row, tuples_s=25.0, direct_s=direct if here else 0.0, topic=topic)]
+        nodes = tuple(replace(row, reason=reason) for row in snapshot.nodes)
+        costs.observe(replace(snapshot, pairs=tuple(pairs), nodes=nodes), {})
+        return costs.not_local(APP).get((HEAD, TAIL), {})
+
+    assert see("words", 0.0, apart=True) == {}, "all are remote: nobody knows"
+    assert see(None, 0.0) == {}, "an older plug-in does not name it"
+    assert see("words", 0.0) == {"words": 0.25}
+    assert see("words", 5.0) == {}, "its gates were only closed"
+    assert see("words", 0.0) == {}
+    hindered = "others is not local: group g reads it"
+    assert see("others", 0.0, hindered) == {}, "it would be, but for another group"
 
 
 def test_a_fast_host_makes_no_tuple_cheap() -> None:

@@ -5,19 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import a_handover, a_round
+from tests.controller.decider.decider_situations import a_handover, a_plan, a_round
 from tests.controller.execution.execution_transcripts import PREPARE
 from tests.controller.loop.inbox_records import APP, NOW, TOPICS, an_ack
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.predictions import Saving
-from trimtab_controller.decider.values.decision import Skip
+from trimtab_controller.decider.values.decision import Planned, Skip
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.journal import Flaw, Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round, ScalingPhase, WorkerScaling
 from trimtab_controller.loop.publications import status_record
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
+from trimtab_controller.plan import Collocation, Move
 from trimtab_protocol.messages.codec import decoded, encoded
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.decode import MAX_NUMBER, BadMessage, Fault
@@ -51,6 +52,12 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
     status_builder = StatusBuilder("c", acting=True)
     row = moving(HandoverPhase.DONE, HandoverPhase.FAILED)
     skip = Skip(reason=SkipReason.INSIDE_BAND, detail="inside band")
+    move = Move(
+        key_group=KeyGroup(APP, OperatorId("o"), 0), source=WorkerId("w0"), target=WorkerId("w1"), state_bytes=1
+    )
+    promised = Collocation(before=0.5, planned=0.9, saved_pp=3.0, spared_s=1.0)
+    status_builder.decided(NOW, Planned(plan=a_plan(move, app=row.app, collocation=promised)), "plan")
+    status_builder.see_round(row)
     status_builder.see_round(row)
     status_builder.see_measured(row.plan, 1.5, None, Saving(planned_pp=3.0, measured_pp=-0.25))
     status_builder.see_round(row)
@@ -62,7 +69,7 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
     assert (found.migrations, found.failed, found.bytes_moved, found.after) == (2, 2, 100, 1.5)
     assert (found.saved_planned_pp, found.saved_pp) == (3.0, -0.25)
     assert (found.pauses_s, dict(found.handovers)) == ((0.25,), {"done": 1, "failed": 1})
-    assert [(each.at, each.text) for each in status.decisions] == [(NOW + 10, "second")]
+    assert [(each.at, each.text) for each in status.decisions] == [(NOW, "plan"), (NOW + 10, "second")]
     assert decoded(encoded(status), Status) == status
     successor = StatusBuilder("c", acting=True, previous=status)
     assert successor.status(NOW, decider, Execution(generation=2), {}).rounds == status.rounds

@@ -99,7 +99,7 @@ def test_each_kind_has_the_columns_that_it_uses() -> None:
         }
     ]
     (pair,) = of_kind(table, Kind.PAIR).to_pylist()
-    assert [pair[name] for name in (*KEYS[Kind.PAIR], "sum_1")] == ["h0", "app", "sums", 4, "out", 7, 10.0]
+    assert [pair[name] for name in (*KEYS[Kind.PAIR], "sum_1")] == ["h0", None, "app", "sums", 4, "out", 7, 10.0]
     (group,) = of_kind(table, Kind.KEY_GROUP).to_pylist()
     assert [group[name] for name in (*KEYS[Kind.KEY_GROUP], "sum_4")] == ["h0", "w0", "app", "sums", 1, 2.0**52]
     assert of_kind(table, Kind.WORKER).num_rows == 0

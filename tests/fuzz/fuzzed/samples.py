@@ -100,7 +100,7 @@ KEY_GROUP_SAMPLE = KeyGroupSample(
     key_group=SUMS_1, worker=W0, cpu_s=0.02, tuples_in=10, tuples_out=1, bytes_in=2, bytes_out=3, state_bytes=4,
     lag_records=5, backlog=6,
 )  # fmt: skip
-PAIR_SAMPLE = PairSample(source=SUMS_1, target=SUMS_2, tuples=10, bytes=900, direct=4)
+PAIR_SAMPLE = PairSample(source=SUMS_1, target=SUMS_2, tuples=10, bytes=900, direct=4, topic="words")
 REPORT = Report(
     cluster=CLUSTER, host=HOST, at_ms=999_000, interval_s=1.0, sequence=5,
     sample=HostSample(
@@ -142,7 +142,7 @@ SNAPSHOT = Snapshot(
         ),
     ),
     key_groups=(KeyGroupWindow(key_group=SUMS_1, worker=W0, covered_s=10.0, cpu=None, tuples_in_s=1.5, backlog=3),),
-    pairs=(PairWindow(source=SUMS_1, target=SUMS_2, tuples_s=1.0, bytes_s=90.0, direct_s=0.4),),
+    pairs=(PairWindow(source=SUMS_1, target=SUMS_2, tuples_s=1.0, bytes_s=90.0, direct_s=0.4, topic="words"),),
 )  # fmt: skip
 DRAIN = Drain(worker=W1, by="ann", at=NOW, reason="kernel update")
 PAUSE = Pause(by="ann", at=NOW, reason="release day")

@@ -50,7 +50,8 @@ export function app(root, wanted) {
     const busiest = [...found].sort((a, b) => (b.cpu_cores ?? -1) - (a.cpu_cores ?? -1));
     show(operators.lastChild, [busiest, allOperators], () => operatorsTable(busiest, allOperators, () => { allOperators = !allOperators; refresh(); }));
     flows.hidden = found.length < 2 && !sent.items.length;
-    show(flows.lastChild, [sent, found.map((each) => [each.operator, each.cpu_cores]), allFlows], () => flowsOf(sent, found, allFlows, () => { allFlows = !allFlows; refresh(); }));
+    const topics = row.remote_costs?.topics ?? [];
+    show(flows.lastChild, [sent, found.map((each) => [each.operator, each.cpu_cores]), topics, allFlows], () => flowsOf(sent, found, topics, allFlows, () => { allFlows = !allFlows; refresh(); }));
     operator = found.some((each) => each.operator === operator) ? operator : found[0]?.operator;
     show(chips, [found.map((each) => each.operator), operator], () => chooser(found.map((each) => each.operator), operator, (each) => { operator = each; refresh(); }));
     if (!operator) { said.textContent = "No window has been published lately."; return; }

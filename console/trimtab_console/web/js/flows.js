@@ -6,14 +6,15 @@ import { drawing, picture, short, svg } from "./svg.js";
 const SHOWN = 12, BOX = 40, LETTER = 7.3, POINT = 16, WIDEST = 16, THINNEST = 1.5, HEAD = 9;
 const TALLEST = 760, LABELLED = 8, BETWEEN = 26;
 
-// `found`: the flows, the largest first; `operators`: those of the app; `all`: whether the table has every row.
-export function flowsOf(found, operators, all, toggle) {
+// `found`: the flows, the largest first; `operators`: those of the app; `topics`: those that could be local; `all`: whether the table has every row.
+export function flowsOf(found, operators, topics, all, toggle) {
   if (!found.items.length) return h("p", { class: "empty" }, "No operator of this app sends to another one, or nothing of it was measured in the last window.");
   const rows = all ? found.items : found.items.slice(0, SHOWN);
   return h("div", { class: found.items.length <= 6 ? "beside" : "" }, drawing((width) => draw(found.items, operators, width)), h("div", {},
     flowsTable(rows, found.items[0].tuples_s),
     unfold("flows", found.items.length, SHOWN, all, toggle),
-    found.total > found.items.length ? h("p", { class: "muted" }, `The largest ${number(found.items.length)} of ${number(found.total)} flows.`) : null));
+    found.total > found.items.length ? h("p", { class: "muted" }, `The largest ${number(found.items.length)} of ${number(found.total)} flows.`) : null,
+    topics.map((each) => h("p", {}, `${each.text}.`))));
 }
 
 const flowsTable = (rows, most) => table("Flows", [

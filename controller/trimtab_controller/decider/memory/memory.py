@@ -262,7 +262,7 @@ class Memory:
     def _together(self, views: Mapping[AppId, SmoothedView | NotReady]) -> dict[AppId, Together]:
         """What collocation can bring to each app."""
         return {
-            app: together_in(view, self.remote_costs.of(app))
+            app: together_in(view, self.remote_costs.of(app), self.remote_costs.not_local(app))
             for app, view in views.items()
             if isinstance(view, SmoothedView)
         }

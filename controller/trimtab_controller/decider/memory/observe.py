@@ -26,7 +26,7 @@ from trimtab_controller.decider.window.fixed import (
 )
 from trimtab_controller.decider.window.view import FixedWorker, MeasuredView, Worker
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
-from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS, Placement
 from trimtab_protocol.messages.placement_parts import MAX_KEY_GROUPS
 from trimtab_protocol.messages.report import WorkerState
@@ -343,17 +343,25 @@ def observe(
             _worker(row, draining, zones) for row in sorted(rows, key=lambda row: row.worker) if row.worker in free
         ),
         key_groups=found.planned,
-        flows={
-            (row.source, row.target): row.tuples_s
+        flows=_flows(
+            row
             for row in snapshot.pairs
             if all(end.app == app and end.partition < wanted.get(end.operator, 0) for end in (row.source, row.target))
-        },
+        ),
         # Standbys on a worker that no host has reported yet would be given up.
         standbys=None if any(each.worker is None for each in fixed) else _wanted_standbys(rows),
         fixed=fixed,
         kept=found.kept,
         fresh=any(row.fresh and row.app == app for row in rows),
     )
+
+
+def _flows(rows: Iterable[PairWindow]) -> dict[tuple[KeyGroup, KeyGroup], float]:
+    """Tuples per second between key groups, by all topics."""
+    found: defaultdict[tuple[KeyGroup, KeyGroup], float] = defaultdict(float)
+    for row in rows:
+        found[row.source, row.target] += row.tuples_s
+    return dict(found)
 
 
 def _worker(row: NodeWindow, draining: frozenset[WorkerId], zones: Mapping[HostId, str]) -> Worker:

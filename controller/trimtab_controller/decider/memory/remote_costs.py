@@ -20,6 +20,7 @@ anew.  Until its own windows show a cost, it counts with what its predecessor's 
 """
 
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -30,7 +31,7 @@ from trimtab_controller.decider.window.owned import Floats, Integers
 from trimtab_models.albic.fit import CostFit, Samples, TupleCost, Unknown, fit_costs
 from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
-from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, OperatorId, Topic, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
@@ -44,6 +45,8 @@ LEAST_WINDOWS = 2
 """Windows of a stay from which it counts."""
 SHARE_STEP = 0.1
 """By how much the share of remote tuples must differ for another stay to begin."""
+NOT_LOCAL = " is not local: "
+"""Stands behind the name of a topic in what a worker lacks, if it would be local but for another group."""
 LEAST_RATE = 1.0
 """Tuples per second that a key group must receive for a window to say something about the cost of one."""
 MAX_OPERATORS = 100
@@ -54,6 +57,8 @@ KEEP_S = 86_400.0
 """How long a past period, and an operator that is gone, are remembered."""
 
 OperatorPair = tuple[OperatorKey, OperatorKey]
+Way = tuple[OperatorPair, Topic]
+"""By which topic one operator sends to another."""
 CPU, RATE, SENT, RECEIVED, REMOTE_SENT, REMOTE_RECEIVED = range(6)
 """What a window says of a key group: CPU seconds per tuple, tuples received per second; the others per tuple."""
 
@@ -195,6 +200,9 @@ class RemoteCostTracker:
         self._direct: set[OperatorPair] = set()
         self._by_broker: set[OperatorPair] = set()
         self._counting: set[AppId] = set()
+        self._local: set[Way] = set()
+        self._not_local: set[Way] = set()
+        self._sent: Mapping[Way, float] = {}
 
     def by_broker(self, app: AppId) -> frozenset[tuple[OperatorId, OperatorId]]:
         """The pairs of operators whose tuples were seen to go through the broker within a worker, and never past it."""
@@ -205,6 +213,22 @@ class RemoteCostTracker:
     def none_direct(self, app: AppId) -> bool:
         """Whether no tuple has been seen to skip the broker, though the plug-ins count those that do."""
         return app in self._counting and all(source[0] != app for source, _ in self._direct)
+
+    def not_local(self, app: AppId) -> dict[tuple[OperatorId, OperatorId], dict[Topic, float]]:
+        """Of each pair of operators, the topics that were seen not to be local, and which share of its tuples they had.
+
+        Of the last window.  A topic is missing where a plug-in is too old to name it, where no worker has both its
+        ends, and once a tuple of it has skipped the broker.
+        """
+        total: defaultdict[OperatorPair, float] = defaultdict(float)
+        for (ends, _), rate in self._sent.items():
+            total[ends] += rate
+        found: defaultdict[tuple[OperatorId, OperatorId], dict[Topic, float]] = defaultdict(dict)
+        for ends, topic in sorted(self._not_local - self._local):
+            rate = self._sent.get((ends, topic), 0.0)
+            if ends[0][0] == app and rate:
+                found[ends[0][1], ends[1][1]][topic] = rate / total[ends]
+        return dict(found)
 
     def of(self, app: AppId) -> dict[OperatorId, CostFit]:
         """What is known of the operators of an app."""
@@ -229,6 +253,9 @@ class RemoteCostTracker:
         self._counting = traffic.counting
         self._direct |= traffic.direct
         self._by_broker |= traffic.by_broker
+        self._local |= traffic.local
+        self._not_local |= traffic.not_local
+        self._sent = traffic.sent
         for block in snapshot.blocks:
             key = (block.app, block.operator)
             rates = traffic.of(key)
@@ -248,6 +275,8 @@ class RemoteCostTracker:
         self._fits = {key: fit for key, fit in self._fits.items() if key in self._stays}
         self._direct = {pair for pair in self._direct if pair[0] in self._stays}
         self._by_broker = {pair for pair in self._by_broker if pair[0] in self._stays}
+        self._local = {way for way in self._local if way[0][0] in self._stays}
+        self._not_local = {way for way in self._not_local if way[0][0] in self._stays}
 
 
 def _with_recalled(fit: CostFit, recalled: CostFit | None) -> CostFit:
@@ -266,13 +295,18 @@ class _Traffic:
     """The tuples between key groups that are learned from: all and remote ones, sent and received, by partition.
 
     `direct` and `by_broker` = the pairs of operators of which tuples within a worker skipped the broker, or did not;
-    `counting` = the apps whose plug-ins tell that.
+    `counting` = the apps whose plug-ins tell that.  By topic, where plug-ins name it: `local` ones, also those that
+    would be if no other group read them, those that are `not_local`, and the tuples `sent` per second.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.direct: set[OperatorPair] = set()
         self.by_broker: set[OperatorPair] = set()
         self.counting = {pair.source.app for pair in snapshot.pairs if pair.direct_s is not None}
+        self.local: set[Way] = set()
+        self.not_local: set[Way] = set()
+        self.sent: defaultdict[Way, float] = defaultdict(float)
+        hindered = {row.reason.split(" ")[0] for row in snapshot.nodes if row.reason and NOT_LOCAL in row.reason}
         self._rates: dict[OperatorKey, Floats] = {}
         pairs = [
             pair
@@ -289,9 +323,16 @@ class _Traffic:
             sender = owners.get(pair.source[:2], {}).get(pair.source.partition)
             receiver = owners.get(pair.target[:2], {}).get(pair.target.partition)
             together = sender is not None and sender == receiver
-            if together and pair.direct_s is not None and pair.tuples_s >= LEAST_RATE:
-                ends = (pair.source[:2], pair.target[:2])
-                (self.direct if pair.direct_s > 0.0 else self.by_broker).add(ends)
+            ends = (pair.source[:2], pair.target[:2])
+            shown = together and pair.direct_s is not None and pair.tuples_s >= LEAST_RATE
+            if shown:
+                (self.direct if pair.direct_s else self.by_broker).add(ends)
+            if pair.topic is not None:
+                self.sent[ends, pair.topic] += pair.tuples_s
+                if pair.direct_s or pair.topic in hindered:
+                    self.local.add((ends, pair.topic))
+                elif shown:
+                    self.not_local.add((ends, pair.topic))
             remote = _remote_tuples_s(pair, together=together)
             self._add(pair.source[:2], pair.source.partition, 0, pair.tuples_s, remote)
             self._add(pair.target[:2], pair.target.partition, 1, pair.tuples_s, remote)

@@ -19,7 +19,7 @@ from trimtab_controller.solver.answer import Answer, Method
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_models.albic.problem import PAY_BACK_S
 from trimtab_models.albic.scores import scored_among
-from trimtab_protocol.messages.names import AppId, OperatorId
+from trimtab_protocol.messages.names import AppId, OperatorId, Topic
 from trimtab_protocol.messages.snapshot import Snapshot
 
 SCORE_FACTOR = 1.5
@@ -31,16 +31,34 @@ MAX_FLOWS = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTopic:
+    """A topic that could be local, and how many cores that would save, with as much collocation as can be had.
+
+    `error` = standard error of `cores`; None: an operator has stated the cost.  `measured_at` = the operators whose
+    measured cost counts; where that of one end is not known, nothing counts for it.
+    """
+
+    topic: Topic
+    source: OperatorId
+    target: OperatorId
+    cores: float
+    error: float | None
+    measured_at: tuple[OperatorId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Together:
-    """What is known of an app.  `fits` by operator.
+    """What is known of an app.  `fits` by operator; `cores` = what its key groups use.
 
     `obtainable` = the share of the tuples that could stay on their workers at most, `worth` = the cores that this would
-    save besides what is saved now; None = not known.
+    save besides what is saved now; None = not known.  `topics` = those that could be local, what saves most first.
     """
 
     fits: Mapping[OperatorId, CostFit]
     obtainable: float | None = None
     worth: float | None = None
+    topics: tuple[LocalTopic, ...] = ()
+    cores: float = 0.0
 
 
 def counted(cost: TupleCost | Unknown) -> float:
@@ -56,7 +74,11 @@ def end_costs(fits: Mapping[OperatorId, CostFit]) -> dict[OperatorId, EndCosts]:
     return {name: costs for name, costs in found.items() if costs != EndCosts()}
 
 
-def together_in(view: DemandView, fits: Mapping[OperatorId, CostFit]) -> Together:
+NotLocal = Mapping[tuple[OperatorId, OperatorId], Mapping[Topic, float]]
+"""Of pairs of operators, the topics that are not local, and which share of the pair's tuples they have."""
+
+
+def together_in(view: DemandView, fits: Mapping[OperatorId, CostFit], not_local: NotLocal) -> Together:
     """What is known of the app of a view."""
     if len(view.flows) > MAX_FLOWS:
         return Together(fits=fits)
@@ -73,7 +95,45 @@ def together_in(view: DemandView, fits: Mapping[OperatorId, CostFit]) -> Togethe
     known = any(isinstance(cost, TupleCost) for fit in fits.values() for cost in (fit.sending, fit.receiving))
     sending, receiving = costs_of_flows(view, flows)
     worth = float((flows.rate * (sending + receiving))[scored & apart].sum())
-    return Together(fits=fits, obtainable=obtainable, worth=worth if known else None)
+    return Together(
+        fits=fits,
+        obtainable=obtainable,
+        worth=worth if known else None,
+        topics=_could_be_local(view, fits, not_local, flows, scored | ~apart),
+        cores=float(table.load.sum()) / PERCENT_PER_CORE,
+    )
+
+
+def _could_be_local(
+    view: DemandView, fits: Mapping[OperatorId, CostFit], not_local: NotLocal, flows: "FlowTable", near: Bools
+) -> tuple[LocalTopic, ...]:
+    """The topics that are not local although that would save CPU; `near` (F,) = flows within a worker, or nearly."""
+    table, found = view.owned, []
+    places = {name: place for place, name in enumerate(table.operators)}
+    for (source, target), topics in not_local.items():
+        ends = [
+            (name, getattr(view.remote_costs.get(name, EndCosts()), way), getattr(fits[name], way, None))
+            for name, way in ((source, "sending"), (target, "receiving"))
+            if name in fits and name in places
+        ]
+        cost = sum(value for _, value, _ in ends)
+        if len(ends) < 2 or not cost:
+            continue
+        at_ends = (table.operator[flows.source] == places[source]) & (table.operator[flows.target] == places[target])
+        rate = float(flows.rate[at_ends & near].sum())
+        measured = {name: fit.error for name, value, fit in ends if isinstance(fit, TupleCost) and value == fit.value}
+        for topic, share in topics.items():
+            found.append(
+                LocalTopic(
+                    topic=topic,
+                    source=source,
+                    target=target,
+                    cores=rate * share * cost,
+                    error=rate * share * float(np.linalg.norm(list(measured.values()))) if measured else None,
+                    measured_at=tuple(measured),
+                )
+            )
+    return tuple(sorted(found, key=lambda each: (-each.cores, each.topic)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

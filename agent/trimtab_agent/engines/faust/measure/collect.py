@@ -190,27 +190,36 @@ def _by_key_group(taken: IntervalCounts, key_group_of: KeyGroupOf) -> Mapping[Ke
 
 
 def _pairs(taken: IntervalCounts, key_group_of: KeyGroupOf) -> tuple[PairSample, ...]:
-    """Traffic between key groups.  Topics that belong to no key group are outside the job."""
+    """Traffic between key groups, by topic.  Topics that belong to no key group are outside the job."""
     by_broker, direct = _flows(taken.sent, key_group_of), _flows(taken.direct, key_group_of)
     nothing = MessageCount()
     samples = []
-    for source, target in sorted(by_broker.keys() | direct.keys()):
-        straight = direct.get((source, target), nothing)
-        flow = by_broker.get((source, target), nothing) + straight
+    for way in sorted(by_broker.keys() | direct.keys()):
+        source, target, topic = way
+        straight = direct.get(way, nothing)
+        flow = by_broker.get(way, nothing) + straight
         samples.append(
-            PairSample(source=source, target=target, tuples=flow.messages, bytes=flow.bytes, direct=straight.messages)
+            PairSample(
+                source=source,
+                target=target,
+                topic=topic,
+                tuples=flow.messages,
+                bytes=flow.bytes,
+                direct=straight.messages,
+            )
         )
     return tuple(samples)
 
 
 def _flows(
     flows: Mapping[tuple[TP | None, TP], MessageCount] | Mapping[tuple[TP, TP], MessageCount], key_group_of: KeyGroupOf
-) -> dict[tuple[KeyGroup, KeyGroup], MessageCount]:
-    found: dict[tuple[KeyGroup, KeyGroup], MessageCount] = {}
+) -> dict[tuple[KeyGroup, KeyGroup, str], MessageCount]:
+    found: dict[tuple[KeyGroup, KeyGroup, str], MessageCount] = {}
     for (cause, target), flow in flows.items():
         ends = _ends(cause, target, key_group_of)
         if ends is not None:
-            found[ends] = found.get(ends, MessageCount()) + flow
+            way = (*ends, target.topic)
+            found[way] = found.get(way, MessageCount()) + flow
     return found
 
 

@@ -113,8 +113,8 @@ def test_all_of_an_interval_by_key_group():
         (0, 0, 0, 0, None, None, None),
     ]
     assert statistics.pairs == (
-        PairSample(source=extract, target=sums, tuples=9, bytes=360, direct=0),
-        PairSample(source=extract, target=group("sums", 3), tuples=1, bytes=40, direct=0),
+        PairSample(source=extract, target=sums, topic="mid", tuples=9, bytes=360, direct=0),
+        PairSample(source=extract, target=group("sums", 3), topic="mid", tuples=1, bytes=40, direct=0),
     )
     assert statistics.cpu_s == pytest.approx(0.4)
     assert sum(s.cpu_s or 0 for s in statistics.key_groups) < 0.4
@@ -192,8 +192,8 @@ def test_what_skips_the_broker_counts_as_sent_and_received_and_is_told_by_pair()
 
     assert [(s.tuples_in, s.tuples_out) for s in statistics.key_groups] == [(10, 10), (7, 5)]
     assert statistics.pairs == (
-        PairSample(source=extract, target=sums, tuples=9, bytes=360, direct=7),
-        PairSample(source=extract, target=group("sums", 3), tuples=1, bytes=40, direct=0),
+        PairSample(source=extract, target=sums, topic="mid", tuples=9, bytes=360, direct=7),
+        PairSample(source=extract, target=group("sums", 3), topic="mid", tuples=1, bytes=40, direct=0),
     )
 
 
