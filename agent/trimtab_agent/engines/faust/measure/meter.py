@@ -151,8 +151,12 @@ class MeteredThreads(ThreadPoolExecutor):
         self._spent: list[tuple[TP | None, TakenBatch | None, int]] = []
 
     def serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Become the threads of a loop, unless the app has given it some, or it does not say so (uvloop)."""
-        if isinstance(loop, asyncio.BaseEventLoop) and getattr(loop, "_default_executor", self) is None:
+        """Become the threads of a loop, unless the app has given it some, or it does not say so (uvloop).
+
+        Not where one thread cannot read another's clock (macOS).
+        """
+        free = isinstance(loop, asyncio.BaseEventLoop) and getattr(loop, "_default_executor", self) is None
+        if free and hasattr(time, "pthread_getcpuclockid"):
             loop.set_default_executor(self)
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> "Future[Any]":
