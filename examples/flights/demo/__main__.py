@@ -36,7 +36,7 @@ Starting a Kafka broker, four Faust workers with an agent each, Spark and the co
 Then real flights flow through them: the controller balances the workers and follows a shift of the load. The load
 triples: it starts a fifth worker in time, and drains and stops it when the load has fallen back. Then one topic
 becomes local: the controller learns what that saves, and brings together key groups that exchange flights.
-It takes 7 to 8 minutes. Ctrl-C ends everything that was started."""
+It takes 7 to 9 minutes. Ctrl-C ends everything that was started."""
 NEXT = """\
 What to try next, in the same folder:
   PATH="$PWD/.venv/bin:$PATH"
