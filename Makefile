@@ -32,8 +32,8 @@ lock: ## resolve requirements.lock and docs/requirements.lock anew
 		--no-emit-index-url --no-emit-find-links -o docs/requirements.lock docs/requirements.in
 	rm -rf $(VENV)-lock
 
-demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, scaled; KEEP=1: it stays up
-	PYTHONPATH=examples $(BIN)/python -m flights.demo $(if $(KEEP),--keep)
+demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, scaled; KEEP=1: it stays up; COLLOCATE=1: a local topic at the end
+	PYTHONPATH=examples $(BIN)/python -m flights.demo $(if $(KEEP),--keep) $(if $(COLLOCATE),--collocate)
 
 jobs: $(INSTALLED) jars ## the papers' jobs, balanced and collocated, every result checked; about 8 minutes each (JOBS="--only job2"; JOBS="rounds": none, two choices, Flux and MILP)
 	PYTHONPATH=examples $(BIN)/python -m jobs $(JOBS)

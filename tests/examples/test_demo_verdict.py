@@ -187,9 +187,14 @@ def pauses(moved: float, others: float, calm: float) -> dict[str, Any]:
             id="long pauses, also of those that do not move",
         ),
         pytest.param(
+            {"rounds": [round_of("balance"), round_of("shift")], "collocated": None},
+            ["rounds in 2 phases, expected in 4: start, shift, load tripled, load back"],
+            id="a phase without a round",
+        ),
+        pytest.param(
             {"rounds": [round_of("balance"), round_of("shift")]},
             ["rounds in 2 phases, expected in 5: start, shift, load tripled, load back, collocation"],
-            id="a phase without a round",
+            id="a phase without a round, and a local topic",
         ),
         pytest.param(
             collocated(saved_cores=0.019),
@@ -364,16 +369,16 @@ def test_what_collocation_saves_is_the_difference_of_the_cpu_per_flight_beside_w
         return replace(found, key_groups=(first, second), pairs=(pair,))
 
     round_ = replace(round_status(20, 24), saved_planned_pp=3.0)
-    course = replace(COURSE, rounds=(round_,), collocated=Collocated(apart_from=0.0, began_at=20.0))
+    course, together = replace(COURSE, rounds=(round_,)), Collocated(apart_from=0.0, began_at=20.0)
     windows = [talking(at, 0.20 + at / 1000, together=False) for at in (0, 10)]
     windows += [talking(at, 0.08 + at / 1000, together=True) for at in (80, 90)]
-    found = collocation_of(course, evidence(*windows))
+    found = collocation_of(course, together, evidence(*windows))
     assert (found["rounds"], found["migrations"], found["promised_cores"]) == (1, 1, 0.03), "of w0 and w1"
     assert (found["collocation_before"], found["collocation_after"]) == (0.0, 1.0)
     assert (found["local_sends_before"], found["local_sends_after"]) == (0.0, 1.0)
     assert (found["cores_before"], found["saved_cores"]) == (0.205, 0.04)
     assert found["saved_error"] == round(2**0.5 * 0.005, 4)
-    none = collocation_of(replace(course, rounds=()), evidence(*windows))
+    none = collocation_of(replace(course, rounds=()), together, evidence(*windows))
     assert (none["promised_cores"], none["saved_cores"]) == (None, None)
 
 

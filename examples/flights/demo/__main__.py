@@ -1,4 +1,4 @@
-"""`python -m flights.demo [--out FOLDER] [--keep]`: run, check, write summary and picture.
+"""`python -m flights.demo [--out FOLDER] [--collocate] [--keep]`: run, check, write summary and picture.
 
 The exit code is 0 unless data is wrong.
 """
@@ -34,9 +34,11 @@ OUT = Path("out", "demo")
 OPENING = """\
 Starting a Kafka broker, four Faust workers with an agent each, Spark and the controller, all on this machine.
 Then real flights flow through them: the controller balances the workers and follows a shift of the load. The load
-triples: it starts a fifth worker in time, and drains and stops it when the load has fallen back. Then one topic
-becomes local: the controller learns what that saves, and brings together key groups that exchange flights.
-It takes 7 to 9 minutes. Ctrl-C ends everything that was started."""
+triples: it starts a fifth worker in time, and drains and stops it when the load has fallen back.
+It takes 5 to 6 minutes. Ctrl-C ends everything that was started."""
+COLLOCATION = """\
+After that one topic becomes local: the controller learns what this saves, and brings together key groups that exchange
+flights. That takes 3 to 5 minutes more, and its figures mean something on a quiet machine only."""
 NEXT = """\
 What to try next, in the same folder:
   PATH="$PWD/.venv/bin:$PATH"
@@ -61,15 +63,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m flights.demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=OUT, help="folder for summary, picture and logs")
     parser.add_argument("--keep", action="store_true", help="stay up when all has been shown, until Ctrl-C")
+    parser.add_argument("--collocate", action="store_true", help="make a topic local at the end, 3 to 5 minutes more")
     given = parser.parse_args()
     out: Path = given.out.absolute()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    console.print(OPENING, markup=False)
+    console.print("\n".join([OPENING, *([COLLOCATION] if given.collocate else [])]), markup=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        document = run(out, DemoSettings(keep=given.keep), console)
+        document = run(out, DemoSettings(keep=given.keep, collocate=given.collocate), console)
     except (RunError, NotDelivered, ClusterError, BrokerError, JarError, JavaMissingError) as error:
         console.print(f"the demo failed: {error}\nlogs: {out / 'sandbox' / 'logs'}", style="red", markup=False)
         return 1
@@ -121,7 +124,8 @@ def run(out: Path, settings: DemoSettings, console: Console) -> dict[str, object
         ports_left=left.ports,
     )
     document = summary(course, evidence)
-    draw(drawn(evidence, course, collocated(document["collocated"])), out / "load.png")
+    together = document["collocated"]
+    draw(drawn(evidence, course, collocated(together) if together else ""), out / "load.png")
     return document
 
 

@@ -1,4 +1,4 @@
-"""The scenario of the demo: unbalanced, balanced, shifted, a load that triples and falls back, and a local topic."""
+"""The scenario of the demo: unbalanced, balanced, shifted, a load that triples and falls back; a local topic."""
 
 import contextlib
 import math
@@ -55,6 +55,8 @@ class DemoSettings:
     light_work: int = 50
     light_windows: int = 6
     collocated_limit_s: float = 150.0
+    collocate: bool = False
+    """Whether a topic becomes local at the end."""
     keep: bool = False
     """Whether everything stays up, when all has been shown, until Ctrl-C."""
 
@@ -72,7 +74,7 @@ class Outcome:
     phases: tuple[tuple[float, str], ...]
     calm: tuple[float, float]
     scaled: Scaled
-    collocated: Collocated
+    collocated: Collocated | None
     rounds: tuple[RoundStatus, ...]
 
 
@@ -144,7 +146,7 @@ class Scenario:
         self._settle(time.time())
 
         scaled = self._triple()
-        collocated = self._collocate()
+        collocated = self._collocate() if settings.collocate else None
         if settings.keep:
             self._view.say(f"All has been shown.  Everything stays up until Ctrl-C; console: {console}")
             with contextlib.suppress(KeyboardInterrupt):
@@ -182,7 +184,6 @@ class Scenario:
             left_at = self._drain_began()
         if left_at is not None:
             run.until(lambda: spare not in run.running(), settings.scale_limit_s, f"{spare} stopped")
-            run.trimtab("scale", APP, str(settings.workers), "--reason", "show the rest with four workers")
         self._settle(time.time() + STOP_MARGIN_S)
         return Scaled(
             worker=WorkerId(spare), factor=settings.load_factor, rose_at=rose_at, joined_at=joined_at,

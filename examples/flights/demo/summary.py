@@ -34,9 +34,9 @@ MAX_OVER_CALM_S = 0.05
 SATURATED_PCT = 100.0
 MAX_DISTANCE_OVER_BOUND = 1.0
 """Limit for the load distance after the last round of a phase, with an allowance for noise (`flights.demo.noise`)."""
-PHASES = 5
-"""Phases in which something moves: start, shift, load tripled, load back, collocation.  The load distance is promised
-for all but the third, in which it is three times as noisy, and the last, in which flights cost something else."""
+PHASES = ("start", "shift", "load tripled", "load back")
+"""Phases in which something moves, before that with a local topic.  The load distance is promised for all but the
+third, in which it is three times as noisy, and that one, in which flights cost something else."""
 LEAST_SAVED = 0.5
 """Share of the CPU promised by plans for collocation that must be saved."""
 ERRORS = 2.0
@@ -85,7 +85,7 @@ class Course:
     calm: tuple[float, float]
     """A span with load in which nothing moved."""
     scaled: Scaled
-    collocated: Collocated
+    collocated: Collocated | None
     stay: Stay | None
     """When the worker of the pool was started and stopped; None: it was not started."""
     cpu_seconds: Mapping[str, float]
@@ -144,7 +144,7 @@ class Course:
     def judged(self, round_: RoundStatus) -> bool:
         """Whether the load distance after a round is promised, if it is the last one of its phase."""
         high = self.scaled.rose_at <= round_.started_at < self.scaled.fell_at
-        return not high and round_.started_at < self.collocated.apart_from
+        return not high and (self.collocated is None or round_.started_at < self.collocated.apart_from)
 
 
 def pauses_of(rounds: Sequence[RoundStatus], course: Course, evidence: Evidence) -> dict[str, PauseSummary]:
@@ -201,16 +201,16 @@ def scaling_of(course: Course, evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def collocation_of(course: Course, evidence: Evidence) -> dict[str, Any]:
+def collocation_of(course: Course, collocated: Collocated, evidence: Evidence) -> dict[str, Any]:
     """What collocation was to save and has saved, as JSON types; cores are at the rate of the windows after it.
 
     `saved_cores` = difference of the CPU of key groups per flight, by the windows before the first and after the last
     round of the phase; `saved_error` = its standard error.  `promised_cores` = by the plans.  None: not known.
     """
-    began_at = course.collocated.began_at
+    began_at = collocated.began_at
     rounds = [row for row in course.rounds if row.started_at >= began_at]
     ended_at = max((row.ended_at or float("inf") for row in rounds), default=float("inf"))
-    before = windows_inside(evidence.snapshots, course.collocated.apart_from, began_at)
+    before = windows_inside(evidence.snapshots, collocated.apart_from, began_at)
     after = windows_inside(evidence.snapshots, ended_at, course.phases[-1][0])
     costs = [[each for row in part if (each := _cpu_per_flight(row)) is not None] for part in (before, after)]
     planned = [row.saved_planned_pp for row in rounds if row.saved_planned_pp is not None]
@@ -294,7 +294,7 @@ def summary(course: Course, evidence: Evidence) -> dict[str, Any]:
         "comparisons": comparisons,
         "still_windows": [[{worker: _pp(pp) for worker, pp in window.items()} for window in span] for span in still],
         "scaled": scaling_of(course, evidence),
-        "collocated": collocation_of(course, evidence),
+        "collocated": course.collocated and collocation_of(course, course.collocated, evidence),
         "cpu_seconds": {name: round(seconds, 1) for name, seconds in course.cpu_seconds.items()},
         "left_over": {"processes": course.processes_left, "ports": course.ports_left},
     }
@@ -367,22 +367,26 @@ def broken_promises(document: Mapping[str, Any]) -> list[str]:
     )
 
 
+def _saves_what_it_promised(collocated: Mapping[str, Any]) -> tuple[bool, str]:
+    promised, saved, error = (collocated[name] for name in ("promised_cores", "saved_cores", "saved_error"))
+    return (
+        None not in (promised, saved, error) and saved + ERRORS * error >= LEAST_SAVED * promised,
+        f"collocation has saved {saved} +- {error} cores, expected at least {LEAST_SAVED:g} of {promised} promised",
+    )
+
+
 def missed_promises(document: Mapping[str, Any]) -> list[str]:
     """Promises on balance and pauses that were missed, one sentence each; a busy machine may be the cause."""
     rounds = list(enumerate(document["rounds"], 1))
     moved, others, calm = (document["pause_seconds"][name]["median"] for name in ("moved", "others", "calm"))
     phases, scaled = {row["phase"] for _, row in rounds}, document["scaled"]
-    together = document["collocated"]
-    promised, saved, error = (together[name] for name in ("promised_cores", "saved_cores", "saved_error"))
+    expected = (*PHASES, *(["collocation"] if document["collocated"] else []))
     return _failed(
         (
-            len(phases) >= PHASES,
-            f"rounds in {len(phases)} phases, expected in {PHASES}: start, shift, load tripled, load back, collocation",
+            len(phases) >= len(expected),
+            f"rounds in {len(phases)} phases, expected in {len(expected)}: {', '.join(expected)}",
         ),
-        (
-            None not in (promised, saved, error) and saved + ERRORS * error >= LEAST_SAVED * promised,
-            f"collocation has saved {saved} +- {error} cores, expected at least {LEAST_SAVED:g} of {promised} promised",
-        ),
+        *([_saves_what_it_promised(document["collocated"])] if document["collocated"] else []),
         (
             scaled["helped_after_s"] is not None,
             f"{scaled['worker']} of the pool got no key groups at {scaled['load_factor']:g} times the load",

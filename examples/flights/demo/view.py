@@ -109,7 +109,7 @@ def closing(document: Mapping[str, Any]) -> RenderableType:
         + ", ".join(f"{name} {_seconds(pause)}" for name, pause in document["pause_seconds"].items())
         + f"; joining, leaving: of all key groups while {document['scaled']['worker']} did so, a rebalance each",
         *_scaled(document["scaled"]),
-        collocated(document["collocated"]),
+        *([collocated(document["collocated"])] if document["collocated"] else []),
         "CPU seconds: " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in cpu.items()),
         f"{document['left_over']['processes']} processes and {document['left_over']['ports']} ports left over",
     ]
