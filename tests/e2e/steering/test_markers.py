@@ -13,7 +13,7 @@ from tests.e2e.steering.scenarios import Scenario
 
 MARKED = Scenario(
     name="changelogs that end with a marker, events that are held",
-    setup=Setup(workers=2, partitions=4, rate=60.0, preload=300, drain_limit_s=3.0, features=(Feature.BY_HAND,)),
+    setup=Setup(workers=2, partitions=4, rate=40.0, preload=300, drain_limit_s=3.0, features=(Feature.BY_HAND,)),
     act=marked,
 )
 

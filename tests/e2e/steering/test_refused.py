@@ -20,6 +20,8 @@ from tests.e2e.steering.scenarios import Scenario, begin, hand_overs
 from tests.e2e.steering.verdict import read_topic, steps_back
 
 TOO_SMALL, LARGE = 2000, 1_048_588
+LIMIT_S = 120.0
+"""How long a busy machine may take until something is done that takes seconds."""
 MOVES, LATEST_S = 4, 2.5
 """Hand-overs, and how long a late write may take (seconds)."""
 AHEAD = 60
@@ -54,13 +56,13 @@ async def careless(cluster: Cluster, what: str) -> int:
     number = len(cluster.load.sent) + AHEAD
     (cluster.folder / "new").write_text(json.dumps({what: number}))
     (cluster.folder / "new").rename(cluster.folder / CARELESS)
-    assert await until(lambda: len(cluster.load.sent) > number, 60.0)
+    assert await until(lambda: len(cluster.load.sent) > number, LIMIT_S)
     return cluster.setup.source_partition(number)
 
 
 async def keeps_none(cluster: Cluster) -> bool:
     """Whether the changelog has what an agent has written under the key None."""
-    for _ in range(60):
+    for _ in range(int(LIMIT_S)):
         rows = await asyncio.to_thread(read_topic, cluster, ODD)
         if any(key == b"null" for records in rows.values() for key, *_ in records):
             return True
@@ -79,7 +81,7 @@ async def goes_on_but_for(cluster: Cluster, partition: int) -> bool:
         found = backlogs()
         return found.get(partition, 0) > 20 and all(n < 20 for p, n in found.items() if p != partition)
 
-    return await until(only_one_waits, 60.0)
+    return await until(only_one_waits, LIMIT_S)
 
 
 async def is_handed_over(cluster: Cluster, partition: int) -> bool:
@@ -109,7 +111,7 @@ def test_what_an_app_must_not_write_costs_nobody_else_anything(tmp_path: Path) -
         assert await keeps_none(cluster)
         partition = await careless(cluster, "large")
         stands = f"it stands at numbers/{partition} offset "
-        assert await until(lambda: any(stands in each for each in reasons(cluster)), 60.0), reasons(cluster)
+        assert await until(lambda: any(stands in each for each in reasons(cluster)), LIMIT_S), reasons(cluster)
         assert await goes_on_but_for(cluster, partition)
         assert not await is_handed_over(cluster, partition)
         await asyncio.to_thread(limit_records, cluster.broker.address, ODD, LARGE)
@@ -118,13 +120,13 @@ def test_what_an_app_must_not_write_costs_nobody_else_anything(tmp_path: Path) -
         assert cluster.generations() == before, "there was a rebalance"
 
         await asyncio.to_thread(limit_records, cluster.broker.address, ODD, TOO_SMALL)
-        assert await until(lambda: not any("stands" in each for each in reasons(cluster)), 60.0), reasons(cluster)
+        assert await until(lambda: not any("stands" in each for each in reasons(cluster)), LIMIT_S), reasons(cluster)
         known = ways_out(cluster)
         await careless(cluster, "large")
-        assert await until(lambda: len(ways_out(cluster)) == 2, 60.0)
+        assert await until(lambda: len(ways_out(cluster)) == 2, LIMIT_S)
         (command,) = ways_out(cluster) - known
         subprocess.run(shlex.split(command), check=True)
-        assert await until(lambda: "its record is given up" in logs(cluster), 60.0)
+        assert await until(lambda: "its record is given up" in logs(cluster), LIMIT_S)
         await cluster.settled()
         await cluster.load.stop()
         await cluster.worked_off()
@@ -139,7 +141,7 @@ def test_what_an_app_must_not_write_costs_nobody_else_anything(tmp_path: Path) -
         sent = Counter(key for key, _ in cluster.load.sent)
         assert newest == {key: n - refused[key] for key, n in sent.items() if n > refused[key]}
 
-    setup = Setup(workers=3, rate=60.0, preload=100, keys=40, features=(Feature.CARELESS,))
+    setup = Setup(workers=3, rate=40.0, preload=100, keys=40, features=(Feature.CARELESS,))
     outcome = asyncio.run(run(Scenario(name="careless", setup=setup, act=act), tmp_path))
 
     assert outcome.complaints == []
@@ -156,7 +158,7 @@ def test_a_key_group_stands_again_wherever_it_is_restored(tmp_path: Path) -> Non
         await asyncio.to_thread(limit_records, cluster.broker.address, ODD, TOO_SMALL)
         partition = await careless(cluster, "large")
         stands = f"it stands at numbers/{partition} offset "
-        assert await until(lambda: any(stands in each for each in reasons(cluster)), 60.0), reasons(cluster)
+        assert await until(lambda: any(stands in each for each in reasons(cluster)), LIMIT_S), reasons(cluster)
         note_fault(cluster.folder)  # the event, and the few after it that were done, are done again
         await cluster.publish()
         assert await cluster.rejoin()

@@ -24,7 +24,7 @@ SHORT = (
     ),
     Scenario(
         name="topic, table and agent added",
-        setup=Setup(workers=2, partitions=4, features=(Feature.UNNAMED,), rate=60.0, preload=300),
+        setup=Setup(workers=2, partitions=4, features=(Feature.UNNAMED,), rate=40.0, preload=300),
         act=upgrade(Feature.ORDERS, topics=("orders", "orders_done"), fed="orders", back=False, moves=1),
     ),
 )
