@@ -176,7 +176,7 @@ def done_or_refused(day: Day, since: float) -> RoundStatus | None:
     def refused() -> bool:
         return any(row.at > since and "is there already" in row.text for row in day.last.decisions)
 
-    day.until(lambda: done() or refused(), LIMIT_S, "the move")
+    day.until(lambda: bool(done()) or refused(), LIMIT_S, "the move")
     return next(iter(done()), None)
 
 
