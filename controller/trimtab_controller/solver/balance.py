@@ -199,9 +199,9 @@ def _collocation(question: Question, problem: "CollocationProblem", allocation: 
     )
 
 
-def answer_instead(question: Question) -> Answer | NoAnswer:
+def answer_instead(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:
     """What is answered where the solver does not: the plan of Flux, within the same time limit."""
-    found = answer(replace(question, method=Method.FLUX))
+    found = answer(replace(question, method=Method.FLUX), clock)
     return found if isinstance(found, NoAnswer) else replace(found, fallback=True)
 
 
