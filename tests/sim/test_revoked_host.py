@@ -38,8 +38,8 @@ def follows(placement: Placement, workers: list[WorkerId]) -> set[tuple[int, Wor
 
 def commands_to(world: World, host: HostId) -> list[tuple[float, Command]]:
     read = world.broker.read(world.topics.commands, 0)
-    decoded = [(record.at, decoded(record.value, Command)) for record in read if record.producer is not None]
-    return [(at, command) for at, command in decoded if command.host == host]
+    told = [(record.at, decoded(record.value, Command)) for record in read if record.producer is not None]
+    return [(at, command) for at, command in told if command.host == host]
 
 
 @pytest.mark.parametrize("world", [0, 4], indirect=True)
