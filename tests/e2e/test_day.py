@@ -95,14 +95,9 @@ def approved(day: Day, console: Client) -> ProposalStatus:
 
 def begins(day: Day, console: Client, waits: ProposalStatus) -> bool:
     """Whether it does when it is approved."""
-    with suppress(ProblemError):  # it does not wait any more
-        console.approve(waits.plan, reason="go")
-
-    def settled() -> bool:
-        return waits.plan in day.watch.rounds or all(row.plan != waits.plan for row in day.last.proposals)
-
-    day.until(settled, LIMIT_S, f"plan {waits.plan} begins, or waits no more")
-    return waits.plan in day.watch.rounds
+    return is_answered(
+        day, waits, lambda: console.approve(waits.plan, reason="go"), lambda: waits.plan in day.watch.rounds
+    )
 
 
 def rejection(day: Day, console: Client) -> None:
@@ -117,18 +112,25 @@ def rejection(day: Day, console: Client) -> None:
 
 
 def is_rejected(day: Day, console: Client, waits: ProposalStatus) -> bool:
-    """Whether it is when that is asked for; loads that change may withdraw it first."""
+    """Whether it is when that is asked for."""
+    return is_answered(
+        day,
+        waits,
+        lambda: console.reject(waits.plan, reason="not at noon"),
+        lambda: any(row.plan == waits.plan and row.rejected for row in day.last.proposals),
+    )
+
+
+def is_answered(day: Day, waits: ProposalStatus, ask: Callable[[], object], done: Callable[[], bool]) -> bool:
+    """Whether what is asked of a plan that waits is done; loads that change may withdraw it first."""
     with suppress(ProblemError):  # it does not wait any more
-        console.reject(waits.plan, reason="not at noon")
+        ask()
 
-    def rejected() -> bool:
-        return any(row.plan == waits.plan and row.rejected for row in day.last.proposals)
+    def settled() -> bool:
+        return done() or all(row.plan != waits.plan for row in day.last.proposals)
 
-    def gone() -> bool:
-        return all(row.plan != waits.plan for row in day.last.proposals)
-
-    day.until(lambda: rejected() or gone(), LIMIT_S, f"plan {waits.plan} is rejected, or waits no more")
-    return rejected()
+    day.until(settled, LIMIT_S, f"plan {waits.plan} is answered, or waits no more")
+    return done()
 
 
 def approval(day: Day, console: Client) -> None:
@@ -197,7 +199,7 @@ def done_or_refused(day: Day, since: float) -> RoundStatus | None:
 def move_and_undo(day: Day, console: Client) -> None:
     """An operator moves what belongs together, and takes it back."""
     names = [f"{APP}/{operator}/{day.coldest}" for operator in (EXTRACT, SUMS)]
-    before, moved = day.owners(), None
+    moved = None
     while moved is None:  # a plan for balance that comes first may move them there
         before = day.owners()
         target = next(worker for worker in sorted(MORNING) if worker not in [before[name] for name in names])
