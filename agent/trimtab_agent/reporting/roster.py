@@ -12,8 +12,14 @@ from trimtab_protocol.messages.report import Absence, KeyGroupSample, Mark, Pair
 
 MAX_STATISTICS = 16
 """Number of newest statistics of one worker kept for the next report; only a faulty plug-in sends more."""
-COVERED = 0.9
-"""Smallest share of an interval that statistics must cover to count as complete."""
+COVERED, LEAST_COVERED = 0.9, 0.5
+"""Smallest share of an interval that statistics must cover to count as complete: the first ones of a connection, and
+later ones, which are shorter where those before them were late.
+"""
+LATE_INTERVALS = 2
+"""So many intervals in a row may be without statistics.  A worker is late when a handler of its app computes for long,
+or when it gets too little CPU: just then it has to be balanced.  What it sends covers the time before, too.
+"""
 
 
 Absences = Mapping[WorkerId, tuple[Absence, str | None]]
@@ -38,6 +44,8 @@ class _Worker:
     other_app: AppId | None = None  # what it ran last, if that is not the declared app
     last: Statistics | None = None
     fresh: list[Statistics] = field(default_factory=list)
+    silent: int = 0  # intervals in a row without statistics
+    begun: bool = False  # it has said something since it connected
     protected: bool = False  # it has said that it ends itself, before a table becomes wrong
 
     @property
@@ -111,7 +119,10 @@ class Roster:
         key_groups: list[KeyGroupSample] = []
         pairs: list[PairSample] = []
         for worker, entry in self._workers.items():
-            merged = merge(entry.fresh, interval_s) if entry.fresh else None
+            entry.silent = 0 if entry.fresh else entry.silent + 1
+            covered = LEAST_COVERED if entry.begun else COVERED
+            merged = merge(entry.fresh, interval_s, covered) if entry.fresh else None
+            entry.begun |= merged is not None
             workers.append(
                 _sample(worker, entry, merged, use.get(worker), waiting.get(worker))
                 if entry.hello
@@ -153,9 +164,9 @@ def _reason(*parts: str | None) -> str | None:
 def _sample(
     worker: WorkerId, entry: _Worker, merged: Statistics | None, use: ProcessUse | None, waiting: float | None
 ) -> WorkerSample:
-    """A worker's row: stale if it sent no statistics since the last report."""
+    """A worker's row: stale if it has been silent for too long, or has not said anything yet."""
     assert entry.hello is not None
-    marks = [] if merged else [Mark.STALE]
+    marks = [Mark.STALE] if entry.silent > LATE_INTERVALS or not entry.begun else []
     if merged and not merged.complete:
         marks.append(Mark.PARTIAL)
     if use and use.clamped:
@@ -195,18 +206,20 @@ def _at_most(part_s: float | None, whole_s: float | None) -> float | None:
     return None if part_s is None or whole_s is None else min(part_s, whole_s)
 
 
-def merge(statistics: list[Statistics], interval_s: float) -> Statistics:
+def merge(statistics: list[Statistics], interval_s: float, covered: float = COVERED) -> Statistics:
     """Merge a worker's statistics into one for `interval_s` seconds: sums are added, levels are those of the last.
 
     A value that is unknown in one part is unknown in the result, with the newest reason.
 
-    If the plug-in was late, the parts cover more seconds than the interval; sums are scaled down to keep the rates
-    right.  If it has just started, they cover fewer; sums are kept and marked incomplete, as the rest is unknown.
+    If the plug-in was late, or is on time again, the parts cover more seconds than the interval, or fewer; sums are
+    scaled to keep the rates right.  If they cover less than the share `covered`, as when it has just started, sums are
+    kept and marked incomplete, as the rest is unknown.
     """
     last, seconds = statistics[-1], sum(part.interval_s for part in statistics)
-    scale = min(1.0, interval_s / seconds)
-    if len(statistics) == 1 and scale > 0.99:
-        return last if seconds >= COVERED * interval_s else replace(last, complete=False)
+    enough = seconds >= covered * interval_s
+    scale = interval_s / seconds if enough else min(1.0, interval_s / seconds)
+    if len(statistics) == 1 and abs(scale - 1.0) < 0.01:
+        return last if enough else replace(last, complete=False)
     owned = {sample.key_group for sample in last.key_groups}
     samples = (sample for part in statistics for sample in part.key_groups if sample.key_group in owned)
     return replace(
@@ -217,7 +230,7 @@ def merge(statistics: list[Statistics], interval_s: float) -> Statistics:
         following_s=_add((part.following_s for part in statistics), scale),
         paused_s=_add((part.paused_s for part in statistics), 1.0),
         paused=_count((part.paused for part in statistics), 1.0),
-        complete=all(part.complete for part in statistics) and seconds >= COVERED * interval_s,
+        complete=all(part.complete for part in statistics) and enough,
         key_groups=tuple(_merge_key_groups(samples, scale)),
         pairs=tuple(_merge_pairs((pair for part in statistics for pair in part.pairs), scale)),
     )

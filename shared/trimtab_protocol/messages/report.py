@@ -117,7 +117,7 @@ class Mark(StrEnum):
     """Why the samples of a worker are incomplete or altered.  No mark = complete."""
 
     PARTIAL = "partial"  # some key groups or pairs are missing
-    STALE = "stale"  # measured in an earlier interval
+    STALE = "stale"  # nothing was measured in this interval, nor in those before it
     CLAMPED = "clamped"  # a reading above a physical limit was reduced to it
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_agent.reporting.roster import MAX_STATISTICS, Roster, Rows, merge
+from trimtab_agent.reporting.roster import LATE_INTERVALS, MAX_STATISTICS, Roster, Rows, merge
 from trimtab_agent.sampler.derive import ProcessUse
 from trimtab_protocol.messages.local import Hello, Statistics
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
@@ -154,6 +154,34 @@ def test_sums_of_less_than_the_interval_stand_and_are_called_incomplete() -> Non
 
     assert merged.key_groups == (sample(cpu_s=0.4, tuples_in=20),)
     assert (merged.cpu_s, merged.complete) == (0.4, False)
+
+
+def test_a_worker_may_be_late_and_what_it_says_then_covers_the_time_before() -> None:
+    """A handler that computes for 2.7 s keeps the app's event loop; then the plug-in is on time again."""
+    made = roster(said(sample(cpu_s=0.5)))
+    rows = [made.take({}, 1.0)]
+    for interval_s in (None, None, 2.7, 0.8):
+        if interval_s is not None:
+            made.report(
+                W0, said(sample(cpu_s=0.5 * interval_s, tuples_in=round(10 * interval_s)), interval_s=interval_s)
+            )
+        rows.append(made.take({}, 1.0))
+
+    assert [marks(row) for row in rows] == [()] * 5
+    loads = [[(each.cpu_s, each.tuples_in) for each in row.key_groups] for row in rows]
+    assert loads[1:] == [[], [], [(pytest.approx(0.5), 10)], [(pytest.approx(0.5), 10)]]
+
+
+def test_a_worker_is_stale_before_its_first_word_and_when_it_is_silent_for_long() -> None:
+    made = roster()
+    assert marks(made.take({}, 1.0)) == (Mark.STALE,)
+    made.report(W0, said(sample()))
+    found = [marks(made.take({}, 1.0)) for _ in range(2 + LATE_INTERVALS)]
+    assert found == [()] * (1 + LATE_INTERVALS) + [(Mark.STALE,)]
+    made.connect(HELLO)
+    assert marks(made.take({}, 1.0)) == (Mark.STALE,)
+    made.report(W0, said(sample(), interval_s=0.8))
+    assert marks(made.take({}, 1.0)) == (Mark.PARTIAL,), "it has just started"
 
 
 def test_one_incomplete_part_makes_the_whole_incomplete() -> None:
