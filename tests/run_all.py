@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -24,12 +25,14 @@ BIN = Path(sys.executable).parent
 PYTEST = (sys.executable, "-m", "pytest")
 SLOWEST = ("--durations=15", "--durations-min=20")
 IDLE = ("sh", "-c", '{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 19 "$@"', "idle")
-"""The lowest priority.  Where Linux shares the CPU among sessions (autogroup), `nice` counts only within one."""
+"""The lowest priority, as long as a live part runs.  Where Linux shares the CPU among sessions (autogroup), `nice`
+counts only within one.
+"""
 HEAVY = "e2e and not light and not alone and not scenario"
 LIGHT = "light and not alone and not scenario"
 DAY = "tests/e2e/test_day.py"
-TAIL = 40
-"""Lines of a failed part that are repeated at the end."""
+TAIL, LINE = 40, 400
+"""Lines of a failed part that are repeated at the end; characters of the line of a failed test."""
 
 
 @dataclass(slots=True)
@@ -85,7 +88,8 @@ def stages() -> list[list[Lane]]:
 class Runner:
     """Runs parts and prints whole blocks, so that lines of two parts never mix within a block."""
 
-    def __init__(self) -> None:
+    def __init__(self, live_parts: int) -> None:
+        self._live_parts = live_parts
         self._printing = Lock()
         self._running: list[subprocess.Popen[str]] = []
         self._stopped = False
@@ -118,12 +122,26 @@ class Runner:
         part.code, part.seconds = process.returncode, time.monotonic() - began
         if part.live:
             self._print(result(part))
+            self._live_parts -= 1
+            if self._live_parts == 0:
+                self._hurry()
         else:
             self._print(f"==== {part.name}", *part.lines, result(part))
+
+    def _hurry(self) -> None:
+        """Let what still runs have its share: what other people run on this machine must not stop it."""
+        for process in self._running:
+            with suppress(OSError):
+                Path(f"/proc/{process.pid}/autogroup").write_text("0")
 
     def _print(self, *lines: str) -> None:
         with self._printing:
             print(*lines, sep="\n", flush=True)
+
+
+def failures(part: Part) -> list[str]:
+    """The tests that failed, a line each, with the beginning of what was wrong."""
+    return [line[:LINE] for line in part.lines if line.startswith(("FAILED ", "ERROR "))]
 
 
 def result(part: Part) -> str:
@@ -135,7 +153,9 @@ def result(part: Part) -> str:
 def main() -> int:
     """Run everything; 0 if all parts passed."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile all that they import
-    runner, beside, in_turn = Runner(), static_checks(), stages()
+    beside, in_turn = static_checks(), stages()
+    parts = [*beside, *(part for stage in in_turn for lane in stage for part in lane)]
+    runner = Runner(sum(part.live for part in parts))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ThreadPoolExecutor() as pool:
         try:
@@ -146,11 +166,10 @@ def main() -> int:
             checks.result()
         except KeyboardInterrupt:
             runner.stop()
-    parts = [*beside, *(part for stage in in_turn for lane in stage for part in lane)]
     failed = [part for part in parts if not part.passed]
     for part in filter(lambda part: part.lines, failed):
         print(f"\n==== end of the output of: {part.name}", *part.lines[-TAIL:], sep="\n")
-    print("", *map(result, parts), *left_out(), sep="\n")
+    print("", *map(result, parts), *left_out(), *(line for part in failed for line in failures(part)), sep="\n")
     return 1 if failed else 0
 
 
