@@ -16,9 +16,10 @@ COVERED, LEAST_COVERED = 0.9, 0.5
 """Smallest share of an interval that statistics must cover to count as complete: the first ones of a connection, and
 later ones, which are shorter where those before them were late.
 """
-LATE_INTERVALS = 2
-"""So many intervals in a row may be without statistics.  A worker is late when a handler of its app computes for long,
-or when it gets too little CPU: just then it has to be balanced.  What it sends covers the time before, too.
+LATE_INTERVALS, LATE_S = 2, 5.0
+"""So many intervals in a row, or so many seconds, may be without statistics.  A worker is late when a handler of its
+app computes or waits for long, or when it gets too little CPU: just then it has to be balanced.  What it sends covers
+the time before, too.
 """
 
 
@@ -123,8 +124,9 @@ class Roster:
             covered = LEAST_COVERED if entry.begun else COVERED
             merged = merge(entry.fresh, interval_s, covered) if entry.fresh else None
             entry.begun |= merged is not None
+            stale = not entry.begun or entry.silent > max(LATE_INTERVALS, LATE_S / interval_s)
             workers.append(
-                _sample(worker, entry, merged, use.get(worker), waiting.get(worker))
+                _sample(worker, entry, merged, stale, use.get(worker), waiting.get(worker))
                 if entry.hello
                 else _away(worker, entry, absent)
             )
@@ -162,11 +164,16 @@ def _reason(*parts: str | None) -> str | None:
 
 
 def _sample(
-    worker: WorkerId, entry: _Worker, merged: Statistics | None, use: ProcessUse | None, waiting: float | None
+    worker: WorkerId,
+    entry: _Worker,
+    merged: Statistics | None,
+    stale: bool,
+    use: ProcessUse | None,
+    waiting: float | None,
 ) -> WorkerSample:
-    """A worker's row: stale if it has been silent for too long, or has not said anything yet."""
+    """A worker's row."""
     assert entry.hello is not None
-    marks = [Mark.STALE] if entry.silent > LATE_INTERVALS or not entry.begun else []
+    marks = [Mark.STALE] if stale else []
     if merged and not merged.complete:
         marks.append(Mark.PARTIAL)
     if use and use.clamped:

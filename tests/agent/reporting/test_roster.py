@@ -172,16 +172,17 @@ def test_a_worker_may_be_late_and_what_it_says_then_covers_the_time_before() -> 
     assert loads[1:] == [[], [], [(pytest.approx(0.5), 10)], [(pytest.approx(0.5), 10)]]
 
 
-def test_a_worker_is_stale_before_its_first_word_and_when_it_is_silent_for_long() -> None:
+@pytest.mark.parametrize(("interval_s", "late"), [(0.5, 10), (1.0, 5), (10.0, LATE_INTERVALS)])
+def test_a_worker_is_stale_before_its_first_word_and_when_it_is_silent_for_long(interval_s: float, late: int) -> None:
     made = roster()
-    assert marks(made.take({}, 1.0)) == (Mark.STALE,)
-    made.report(W0, said(sample()))
-    found = [marks(made.take({}, 1.0)) for _ in range(2 + LATE_INTERVALS)]
-    assert found == [()] * (1 + LATE_INTERVALS) + [(Mark.STALE,)]
+    assert marks(made.take({}, interval_s)) == (Mark.STALE,)
+    made.report(W0, said(sample(), interval_s=interval_s))
+    found = [marks(made.take({}, interval_s)) for _ in range(2 + late)]
+    assert found == [()] * (1 + late) + [(Mark.STALE,)]
     made.connect(HELLO)
-    assert marks(made.take({}, 1.0)) == (Mark.STALE,)
-    made.report(W0, said(sample(), interval_s=0.8))
-    assert marks(made.take({}, 1.0)) == (Mark.PARTIAL,), "it has just started"
+    assert marks(made.take({}, interval_s)) == (Mark.STALE,)
+    made.report(W0, said(sample(), interval_s=0.8 * interval_s))
+    assert marks(made.take({}, interval_s)) == (Mark.PARTIAL,), "it has just started"
 
 
 def test_one_incomplete_part_makes_the_whole_incomplete() -> None:
