@@ -74,7 +74,7 @@ def test_everything(tmp_path: Path) -> None:
             AGENT + KAFKA + "[workers.w0]\ncommand = [3]\n",
             "workers.w0.command[0]: found a whole number, expected a word",
         ),
-        (AGENT + KAFKA + '[workers."a b"]\n', "workers: found 'a b', expected a name as key"),
+        (AGENT + KAFKA + '[workers."a b"]\n', "workers: found 'a b', expected a name of letters"),
         ("workers = 3\n" + AGENT + KAFKA, "workers: found a whole number, expected an object"),
         (
             AGENT + KAFKA + "[workers.w0]\nenvironment = { A = 1 }\n",
