@@ -100,9 +100,6 @@ class WorkerConfiguration:
     data_dir: FilePath | None = None
     app: AppId | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "environment", MappingProxyType(dict(self.environment)))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConfiguration:

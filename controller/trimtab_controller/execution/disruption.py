@@ -10,7 +10,6 @@ next owner, and in between, where a plan restores them, from its begin to the en
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from trimtab_protocol.messages.codec import Most, Range, Wire, WrittenAs
@@ -90,9 +89,6 @@ class Disruption:
         ),
     ] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))
-
     def of(self, app: AppId, now: float) -> tuple[Pauses, ...]:
         """What still counts, in the order in which it began."""
         return tuple(row for row in self.apps.get(app, ()) if row.ended_at + WINDOW_S > now)
@@ -167,9 +163,6 @@ class DisruptionSettings:
             lambda apps: {app: own.max_paused_s_per_hour for app, own in apps.items()},
         ),
     ] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))
 
     @property
     def limited(self) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from trimtab_process.kafka_section import KafkaSection
@@ -81,9 +80,6 @@ class StreamSettings:
     spark: Annotated[Mapping[str, str], WrittenAs(Annotated[Mapping[str, Any], Most(1000)], dict, _read_spark)] = field(
         default_factory=dict, repr=False
     )
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "spark", MappingProxyType(dict(self.spark)))
 
     @property
     def window_ms(self) -> int:

@@ -150,9 +150,6 @@ class KafkaSettings:
         field(default_factory=dict, repr=False)
     )
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "client", MappingProxyType(dict(self.client)))
-
     @property
     def protocol(self) -> str:
         """Kafka's `security.protocol` for this TLS and SASL."""
