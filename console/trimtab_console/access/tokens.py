@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from trimtab_process.logs import fields
 from trimtab_process.private_files import mark_of
 from trimtab_process.toml_files import BadConfiguration, read_toml
-from trimtab_protocol.messages.codec import CONFIGURATION, Key, Most, Name, WrittenAs, converted
+from trimtab_protocol.messages.codec import CONFIGURATION, Key, Most, Name, Text, WrittenAs, converted
 from trimtab_protocol.messages.decode import BadMessage, Fault
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Token:
 
     name: Name
     role: TokenRole
-    digest: Annotated[str, Key("sha256")]
+    digest: Annotated[str, Key("sha256"), Text(64)]
     expires: Annotated[float | None, WrittenAs(Any, str, _read_time)] = None
 
     def __post_init__(self) -> None:

@@ -787,7 +787,7 @@ def _table_reader(of: Sequence[WireField], defaults: DefaultLimits, *, closed: b
 
 def _field(member: WireField, defaults: DefaultLimits) -> Decode:
     kind, rules = member.kind, ()
-    if defaults.strict and member.default is None:  # absent is None, null is not
+    if (defaults.closed or (defaults.strict and member.default is None)) and _may_be_none(kind):  # absent, not null
         if get_origin(kind) is Annotated:
             kind, rules = get_args(kind)[0], kind.__metadata__
         kind = _known(get_args(kind))

@@ -79,10 +79,10 @@ class BadMessage(ValueError):
         self.fault = fault
         self.path = path
         told = type_of if fault in (Fault.UNKNOWN, Fault.TYPE) else shorten
-        self.found = found if isinstance(found, ShownText) else ShownText(told(found))
+        missing = fault is Fault.MISSING and found == NOTHING
+        self.found = found if isinstance(found, ShownText) else ShownText(NOTHING if missing else told(found))
         self.expected = expected
-        missing = "missing" if fault is Fault.MISSING and found == NOTHING else f"found {self.found}"
-        super().__init__(f"{path or '$'}: {missing}, expected {expected}")
+        super().__init__(f"{path or '$'}: {'missing' if missing else f'found {self.found}'}, expected {expected}")
 
 
 def shorten(value: object, limit: int = 80) -> str:
