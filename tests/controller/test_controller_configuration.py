@@ -126,6 +126,7 @@ def test_a_fault_in_the_size_of_apps_is_named(tmp_path: Path, text: str, told: s
         (LEAST + "[balance]\nload_distanc = 1.0\n", "balance.load_distanc: found a number, expected no such field"),
         (LEAST + '[execution]\nguard = "on"\n', "execution.guard: found 'on', expected one of off, stop, roll-back"),
         (LEAST + "[execution]\nattempts = 3\n", "execution.attempts: found a whole number, expected no such field"),
+        (LEAST + '[signing]\nhost_signatures = "warn"\n', "signing.key_file: missing, expected a string"),
         (LEAST + '[metrics]\nlisten = "9100"\n', "metrics.listen: found '9100', expected address:port"),
         (LEAST + "[mertics]\n", "mertics: found an object, expected no such field"),
         (LEAST.replace("[stream]", "[streams]"), "stream: missing, expected an object"),
