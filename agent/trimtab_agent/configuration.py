@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from trimtab_process.kafka_section import KafkaSection
@@ -36,17 +35,12 @@ MAX_SOCKET_PATH_BYTES = 107
 """Longest path of the agent's socket; Linux allows 108 bytes with the closing zero."""
 
 
-def _checked(text: str) -> str:
-    """The text, if the operating system can take it; raises BadMessage for a zero character, which ends a C string."""
-    if "\0" in text:
-        raise BadMessage(Fault.RANGE, "", "a zero character", "none: the operating system ends a text there")
-    return text
-
-
 def _read_word(found: Any) -> str:
     if not isinstance(found, str) or not found:
         raise BadMessage(Fault.TYPE, "", found, "a word of the command line")
-    return _checked(found)
+    if "\0" in found:
+        raise BadMessage(Fault.RANGE, "", "a zero character", "none: the operating system ends a text there")
+    return found
 
 
 def _read_command(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -150,7 +144,7 @@ class AgentConfiguration:
 
     def __post_init__(self) -> None:
         named = {worker: replace(each, worker=worker) for worker, each in self.workers.items()}
-        object.__setattr__(self, "workers", MappingProxyType(named))
+        object.__setattr__(self, "workers", named)
 
     @property
     def data_folders(self) -> tuple[Path, ...]:
