@@ -105,16 +105,16 @@ def _no_password() -> str:
 
 def settings_of(configuration: ConsoleConfiguration, source: Source) -> uvicorn.Config:
     """How the server is to serve this source."""
-    listen, tls = configuration.listen, configuration.tls
+    tls = configuration.tls
     manager = ServiceManager()
 
     async def tell() -> None:
         manager.tell(lambda: in_a_line(source.cluster, source.watch.known, source.clock()))
 
     return uvicorn.Config(
-        application(source, (*configuration.hosts, literal(listen.address))),
-        host=listen.address,
-        port=listen.port,
+        application(source, (*configuration.hosts, literal(configuration.address))),
+        host=configuration.address,
+        port=configuration.port,
         ssl_certfile=tls.certificate if tls else None,
         ssl_keyfile=tls.key if tls else None,
         access_log=False,
@@ -141,7 +141,7 @@ def _serve(configuration: ConsoleConfiguration, source: Source, stopped: threadi
     logging.getLogger("uvicorn.error").addFilter(FewFaults())
     server = Server(settings_of(configuration, source))
     access = "by token" if source.entrance.asks_for_tokens else "anybody on this machine reads, nobody changes anything"
-    log.info("console listens", **fields(cluster=configuration.cluster, address=configuration.address, access=access))
+    log.info("console listens", **fields(cluster=configuration.cluster, address=configuration.url, access=access))
     try:
         server.run()
     except SystemExit:  # it cannot listen, and has said why

@@ -4,26 +4,36 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from trimtab_process.private_files import read_private
+from trimtab_process.kafka_section import KafkaSection
 from trimtab_process.toml_files import read_toml
-from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
-from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
-from trimtab_protocol.settings.listen import Listen
-from trimtab_protocol.settings.paths import read_path
+from trimtab_protocol.messages.codec import CONFIGURATION, Most, Name, Needed, Range, Table, Text, WrittenAs, converted
+from trimtab_protocol.messages.decode import MAX_NAME, NAME_PATTERN, BadMessage, Fault
+from trimtab_protocol.settings.paths import FilePath
 
-LISTEN = Listen(address="127.0.0.1", port=8750)
 MAX_HOSTS = 20
 """Names under which browsers may ask for the console."""
+Console = Table("console")
+
+
+def _read_address(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise BadMessage(Fault.RANGE, "", text, "an IP address") from None
+    return text
+
+
+HostName = Annotated[str, Text(MAX_NAME, NAME_PATTERN, "the name of a host, without a port")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleTls:
     """PEM files; the certificate with its chain, the key not encrypted."""
 
-    certificate: Path
-    key: Path
+    certificate: FilePath
+    key: FilePath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,18 +45,26 @@ class ConsoleConfiguration:
     may read.
     """
 
-    cluster: str
-    kafka: KafkaSettings
-    listen: Listen = LISTEN
-    hosts: tuple[str, ...] = ()
-    trust_file: Path | None = None
-    tokens: Path | None = None
+    cluster: Annotated[Name, Console]
+    kafka: KafkaSection
+    address: Annotated[str, WrittenAs(Annotated[str, Text(100)], str, _read_address), Console] = "127.0.0.1"
+    """One that others reach needs TLS and tokens."""
+    port: Annotated[int, Range(1, 65_535), Console] = 8750
+    hosts: Annotated[tuple[Annotated[str, WrittenAs(HostName, str, str.lower)], ...], Most(MAX_HOSTS), Console] = ()
+    trust_file: Annotated[FilePath | None, Console] = None
+    tokens: Annotated[FilePath | None, Table("access"), Needed()] = None
     tls: ConsoleTls | None = None
 
+    def __post_init__(self) -> None:
+        is_open = self.tls is None or self.tokens is None
+        if is_open and not ipaddress.ip_address(self.address).is_loopback:
+            expected = "127.0.0.1 or ::1: any other address needs [tls] and [access]"
+            raise BadMessage(Fault.RANGE, "address", self.address, expected)
+
     @property
-    def address(self) -> str:
+    def url(self) -> str:
         """Where browsers find the console."""
-        return f"{'https' if self.tls else 'http'}://{literal(self.listen.address)}:{self.listen.port}/"
+        return f"{'https' if self.tls else 'http'}://{literal(self.address)}:{self.port}/"
 
 
 def literal(address: str) -> str:
@@ -61,58 +79,4 @@ def load(path: Path) -> ConsoleConfiguration:
 
 def decode(document: Mapping[str, Any]) -> ConsoleConfiguration:
     """Decode a parsed document; raises BadMessage."""
-    fields = Fields(dict(document), "")
-    console = fields.fields("console")
-    port = console.optional("port", lambda name: console.integer(name, low=1, high=65_535))
-    tls = fields.optional("tls", lambda name: _read_tls(fields.fields(name)))
-    tokens = fields.optional("access", lambda name: _read_access(fields.fields(name)))
-    is_open = tls is None or tokens is None
-    address = console.optional("address", lambda name: _read_address(console, name, loopback_only=is_open))
-    configuration = ConsoleConfiguration(
-        cluster=console.name("cluster"),
-        kafka=read_kafka(fields.fields("kafka"), read_private),
-        listen=Listen(address=address or LISTEN.address, port=port or LISTEN.port),
-        hosts=_read_hosts(console, "hosts") if console.has("hosts") else (),
-        trust_file=console.optional("trust_file", lambda name: read_path(console, name)),
-        tokens=tokens,
-        tls=tls,
-    )
-    console.done()
-    fields.done()
-    return configuration
-
-
-def _read_access(fields: Fields) -> Path:
-    path = read_path(fields, "tokens")
-    fields.done()
-    return path
-
-
-def _read_tls(fields: Fields) -> ConsoleTls:
-    tls = ConsoleTls(certificate=read_path(fields, "certificate"), key=read_path(fields, "key"))
-    fields.done()
-    return tls
-
-
-def _read_address(fields: Fields, name: str, *, loopback_only: bool) -> str:
-    """An address of this machine; one that others reach needs TLS and tokens."""
-    text = fields.text(name, limit=100)
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
-        found = None
-    if found is None:
-        raise BadMessage(Fault.RANGE, fields.at(name), text, "an IP address")
-    if loopback_only and not found.is_loopback:
-        expected = "127.0.0.1 or ::1: any other address needs [tls] and [access]"
-        raise BadMessage(Fault.RANGE, fields.at(name), text, expected)
-    return text
-
-
-def _read_hosts(fields: Fields, name: str) -> tuple[str, ...]:
-    hosts = []
-    for path, value in fields.items(name, limit=MAX_HOSTS):
-        if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
-            raise BadMessage(Fault.RANGE, path, value, "the name of a host, without a port")
-        hosts.append(value.lower())
-    return tuple(hosts)
+    return converted(dict(document), ConsoleConfiguration, defaults=CONFIGURATION)

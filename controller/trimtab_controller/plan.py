@@ -156,7 +156,6 @@ class Plan:
         if missing := workers - self.hosts.keys():
             raise ValueError(f"no host is known for {sorted(missing)}")
         object.__setattr__(self, "hosts", MappingProxyType({worker: self.hosts[worker] for worker in sorted(workers)}))
-        object.__setattr__(self, "cores", MappingProxyType(dict(self.cores)))
 
     @property
     def lost(self) -> bool:

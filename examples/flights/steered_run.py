@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Protocol, Self
 
 from flights.backlog import Backlog
@@ -66,9 +65,7 @@ class SteeredRun:
             self._open = opening.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._open.close()
 
     def _start(self, opening: ExitStack) -> None:

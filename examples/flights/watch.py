@@ -1,6 +1,5 @@
 """Reads from Kafka what controller and stream publish."""
 
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
@@ -36,9 +35,7 @@ class StatusWatch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._follower.close()
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.codec import FILE, Name, Range, Text, Wire, WrittenAs, converted, document
+from trimtab_protocol.messages.codec import FILE, Name, Range, Text, Wire, converted, document
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.settings.paths import MAX_PATH
+from trimtab_protocol.settings.paths import FilePath
 from trimtab_sandbox.configuration import shutdown_order
 from trimtab_sandbox.marks import bound, end_marked, marked, marked_workers, signal_process
 from trimtab_sandbox.processes import STOP_LIMIT_S, LeftOver
@@ -25,21 +25,12 @@ class StateError(Exception):
     """The record of a sandbox is damaged."""
 
 
-def _read_path(text: str) -> Path:
-    if not text.isprintable():
-        raise BadMessage(Fault.RANGE, "", "a text of several lines, or unprintable", "a path")
-    return Path(text)
-
-
-RecordedPath = Annotated[Path, WrittenAs(Annotated[str, Text(MAX_PATH)], str, _read_path)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedProcess:
     """One process of the sandbox."""
 
     pid: Annotated[int, Range(1, 2**31 - 1)]
-    log: RecordedPath
+    log: FilePath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +42,7 @@ class SandboxState:
     cluster: Name
     mark: Annotated[str, Text(1000)]
     bootstrap_servers: Annotated[str, Text(1000)]
-    sockets: RecordedPath
+    sockets: FilePath
     processes: Mapping[Name, StartedProcess]
     ports: Mapping[Name, tuple[Annotated[int, Range(0, 65_535)], ...]]
 

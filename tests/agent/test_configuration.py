@@ -74,7 +74,7 @@ def test_everything(tmp_path: Path) -> None:
             AGENT + KAFKA + "[workers.w0]\ncommand = [3]\n",
             "workers.w0.command[0]: found a whole number, expected a word",
         ),
-        (AGENT + KAFKA + '[workers."a b"]\n', "workers: found 'a b', expected a name as key"),
+        (AGENT + KAFKA + '[workers."a b"]\n', "workers: found 'a b', expected a name of letters"),
         ("workers = 3\n" + AGENT + KAFKA, "workers: found a whole number, expected an object"),
         (
             AGENT + KAFKA + "[workers.w0]\nenvironment = { A = 1 }\n",
@@ -106,6 +106,9 @@ def test_everything(tmp_path: Path) -> None:
         (AGENT + KAFKA + 'client = { "group.id" = "x" }\n', "kafka.client.group.id: found 'group.id', expected"),
         (AGENT.replace('"h0"', '"h 0"') + KAFKA, "agent.host: found 'h 0', expected a name"),
         (AGENT.replace("agent.sock", "s" * 120) + KAFKA, "agent.socket: found '120 bytes: sss"),
+        (AGENT + KAFKA + "[metrics]\n", "metrics.listen: missing, expected a string"),
+        (AGENT + KAFKA + "[trust]\n", "trust.file: missing, expected a string"),
+        (AGENT + KAFKA + "[signing]\n", "signing.key_file: missing, expected a string"),
         ("[agent\n", "not TOML: "),
     ],
 )

@@ -27,7 +27,7 @@ from tests.console.setup import certificate as make
 from tests.paths import ROOT
 from trimtab_console.api.live import MAX_OF_PERSON, MAX_STREAMS, changes
 from trimtab_console.command import check_tls, in_a_line, settings_of
-from trimtab_console.configuration import LISTEN, ConsoleTls, load
+from trimtab_console.configuration import ConsoleTls, load
 from trimtab_console.server import WEB, application
 from trimtab_console.watch import Known
 from trimtab_controller.cli import main
@@ -159,7 +159,7 @@ def test_browsers_reach_it_by_tls(tmp_path: Path) -> None:
         '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
     )
     configuration = load(path)
-    assert configuration.address == f"https://0.0.0.0:{port}/"
+    assert configuration.url == f"https://0.0.0.0:{port}/"
     server = uvicorn.Server(settings_of(configuration, source_of(watching(Fleet()))))
     with running(server):
         context = ssl.create_default_context(cafile=str(files.certificate))
@@ -274,7 +274,8 @@ def write(folder: Path, console: str) -> Path:
 
 def test_the_sample_is_accepted_as_it_stands() -> None:
     found = load(ROOT / "deploy" / "samples" / "console.toml")
-    assert (found.cluster, found.listen, found.hosts, found.trust_file) == ("demo", LISTEN, (), None)
+    assert (found.cluster, found.address, found.port) == ("demo", "127.0.0.1", 8750)
+    assert (found.hosts, found.trust_file) == ((), None)
 
 
 @pytest.mark.parametrize(
@@ -303,4 +304,4 @@ def test_what_cannot_be_used_is_refused_with_exit_code_2(
 
 def test_ipv6_and_further_names(tmp_path: Path) -> None:
     found: Any = load(write(tmp_path, 'cluster = "a"\naddress = "::1"\nport = 80\nhosts = ["OPS.example.com"]'))
-    assert (found.listen.address, found.listen.port, found.hosts) == ("::1", 80, ("ops.example.com",))
+    assert (found.address, found.port, found.hosts) == ("::1", 80, ("ops.example.com",))

@@ -103,7 +103,7 @@ def test_nothing_is_forecast_unless_it_is_wanted(tmp_path: Path) -> None:
         ),
         ("apps.orders.apps.x.mode = 'act'", "scaling.apps.orders.apps: found an object, expected no such field"),
         ("apps.orders.eu.mode = 'act'", "scaling.apps.orders.eu: found an object, expected no such field"),
-        ("apps.'or ders'.mode = 'act'", "scaling.apps: found 'or ders', expected a name as key"),
+        ("apps.'or ders'.mode = 'act'", "scaling.apps: found 'or ders', expected a name of letters"),
         ("apps.orders = 4", "scaling.apps.orders: found a whole number, expected an object"),
     ],
 )
@@ -126,9 +126,10 @@ def test_a_fault_in_the_size_of_apps_is_named(tmp_path: Path, text: str, told: s
         (LEAST + "[balance]\nload_distanc = 1.0\n", "balance.load_distanc: found a number, expected no such field"),
         (LEAST + '[execution]\nguard = "on"\n', "execution.guard: found 'on', expected one of off, stop, roll-back"),
         (LEAST + "[execution]\nattempts = 3\n", "execution.attempts: found a whole number, expected no such field"),
+        (LEAST + '[signing]\nhost_signatures = "warn"\n', "signing.key_file: missing, expected a string"),
         (LEAST + '[metrics]\nlisten = "9100"\n', "metrics.listen: found '9100', expected address:port"),
         (LEAST + "[mertics]\n", "mertics: found an object, expected no such field"),
-        (LEAST.replace("[stream]", "[streams]"), "stream.checkpoint_dir: missing, expected a string"),
+        (LEAST.replace("[stream]", "[streams]"), "stream: missing, expected an object"),
     ],
 )
 def test_a_fault_is_named(tmp_path: Path, text: str, told: str) -> None:

@@ -26,7 +26,6 @@ from trimtab_agent.cli import agent_parser
 from trimtab_agent.configuration import load_configuration
 from trimtab_console.access.tokens import load_tokens
 from trimtab_console.command import check_tls, settings_of
-from trimtab_console.configuration import LISTEN
 from trimtab_console.configuration import load as load_console
 from trimtab_controller.cli import main, parser_for
 from trimtab_controller.configuration import load
@@ -195,8 +194,8 @@ def test_ports_are_published_on_this_machine_alone_and_by_one_file() -> None:
 def test_the_console_asks_for_tokens_by_tls_and_host_networking_keeps_it_on_this_machine() -> None:
     folder = ROOT / "deploy/docker/demo"
     console, local = load_console(folder / "console.toml"), load_console(folder / "console.local.toml")
-    assert (console.listen.address, local.listen.address) == ("0.0.0.0", "127.0.0.1")
-    assert replace(local, listen=console.listen) == console
+    assert (console.address, local.address) == ("0.0.0.0", "127.0.0.1")
+    assert replace(local, address=console.address) == console
     assert console.tokens is not None
     assert console.tls is not None
     assert dict(mounts(SERVICES["console"]))["console"] == dict(mounts(SERVICES["console-files"]))["console"]
@@ -261,7 +260,7 @@ def test_configurations_are_read_and_fit_the_stack() -> None:
     assert {row.kafka.bootstrap_servers for row in CONFIGURATIONS.values()} == {"broker:9092"}
     ports = {name: CONFIGURATIONS[name].metrics.port for name in PORTS}
     assert ports == PORTS
-    assert CONFIGURATIONS["console"].listen.port == CONSOLE_PORT
+    assert CONFIGURATIONS["console"].port == CONSOLE_PORT
     assert set(ports.values()) < set(NEEDED)
     assert {name: CONFIGURATIONS[name].metrics.address for name in PORTS} == {n: n for n in PORTS}
     hosts = {CONFIGURATIONS[f"agent-{n}"].host for n in (1, 2, 3)}
@@ -302,7 +301,8 @@ def test_the_commands_of_an_image_exist(stage: str) -> None:
 def test_the_command_of_the_consoles_image_exists_and_its_health_check_asks_the_default_port() -> None:
     _, *arguments = [*command_of("console", "ENTRYPOINT"), *command_of("console", "CMD")]
     assert str(parser_for("console").parse_args(arguments).config) == "/etc/trimtab/console.toml"
-    assert f"http://{LISTEN.address}:{LISTEN.port}/" in command_of("console", "HEALTHCHECK")[-1]
+    default = load_console(ROOT / "deploy/samples/console.toml")
+    assert default.url in command_of("console", "HEALTHCHECK")[-1]
 
 
 def test_the_programs_of_the_flights_job_know_their_arguments() -> None:

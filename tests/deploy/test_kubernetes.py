@@ -171,7 +171,7 @@ def test_the_console_reads_its_file_and_is_asked_from_within_its_pod() -> None:
         str(parser_for("console").parse_args(found["args"]).config.parent),
     } < mounted
     for probe in (found["startupProbe"], found["livenessProbe"]):
-        assert f"http://{console.listen.address}:{console.listen.port}/" in probe["exec"]["command"][-1]
+        assert f"http://{console.address}:{console.port}/" in probe["exec"]["command"][-1]
     assert "ingress" not in RESOURCES["NetworkPolicy/console"]["spec"]
 
 

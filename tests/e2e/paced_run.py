@@ -154,11 +154,11 @@ def key_groups_of(status: Status) -> list[int]:
     return [row.key_groups for row in status.nodes if row.state is WorkerState.RUNNING]
 
 
-def longest_pause(bootstrap: str, start_s: float, end_s: float) -> float:
+def longest_pause(bootstrap: str, start_s: float, end_s: float, changelog: str = CHANGELOG) -> float:
     """The longest time in which a key group counted nothing, between these times (epoch seconds)."""
     last: dict[int, float] = {}
     longest = 0.0
-    for row in read_topic(bootstrap, CHANGELOG):
+    for row in read_topic(bootstrap, changelog):
         if start_s <= row.at <= end_s:
             longest = max(longest, row.at - last.get(row.partition, row.at))
             last[row.partition] = row.at

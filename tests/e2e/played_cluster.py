@@ -11,6 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from tests.controller.decider.decider_situations import a_load, a_node, a_window
 from tests.e2e.in_process import trimtab
 from tests.served_metrics import own_labels
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
@@ -21,12 +22,11 @@ from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_trust
 from trimtab_protocol.messages.codec import decoded, encoded
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import decode_record
-from trimtab_protocol.messages.report import Basis, WorkerState
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.signing.envelope import Envelope, signatures_in
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
@@ -160,47 +160,14 @@ listen = "127.0.0.1:{metrics_port}"
 
     def snapshot(self) -> Snapshot:
         """A window that began now; it is published when it has ended."""
-        start_ms = round(time.time() * 1000)
-        return Snapshot(
-            cluster=self.cluster,
-            start_ms=start_ms,
-            end_ms=start_ms + round(WINDOW_S * 1000),
-            published_ms=start_ms + round(WINDOW_S * 1000),
-            hosts_seen=len(self.workers),
-            hosts_expected=len(self.workers),
-            watermark_ms=None,
-            late_rows=0,
-            hosts=tuple(
-                HostWindow(host=host_of(worker), covered_s=WINDOW_S, cpu=2.0, cores=4.0, basis=Basis.CONFIG)
-                for worker in self.workers
-            ),
-            nodes=tuple(
-                NodeWindow(
-                    worker=WorkerId(worker),
-                    host=host_of(worker),
-                    app=APP,
-                    state=WorkerState.RUNNING,
-                    capacity=0.5,
-                    covered_s=WINDOW_S,
-                    cpu=0.2,
-                    complete=True,
-                    steering=True,
-                )
-                for worker in self.workers
-            ),
-            key_groups=tuple(
-                KeyGroupWindow(
-                    key_group=each,
-                    worker=WorkerId(owner),
-                    covered_s=WINDOW_S,
-                    cpu=0.0 if each in self.idle else 0.02,
-                    tuples_in_s=0.0 if each in self.idle else 10.0,
-                    state_bytes=1000,
-                )
-                for each, owner in sorted(self.owners.items())
-            ),
-            pairs=(),
-        )
+        start_s = time.time()
+        rows = [
+            a_load(each, owner, 0.0 if each in self.idle else 0.02, covered_s=WINDOW_S,
+                   tuples_in_s=0.0 if each in self.idle else 10.0, state_bytes=1000)
+            for each, owner in sorted(self.owners.items())
+        ]  # fmt: skip
+        nodes = [a_node(worker, app=APP, covered_s=WINDOW_S, cpu=0.2) for worker in self.workers]
+        return a_window(start_s + WINDOW_S, nodes, rows, cluster=self.cluster, start_ms=round(start_s * 1000))
 
     def publish_window(self, **changes: object) -> None:
         """Let a window pass and publish it."""

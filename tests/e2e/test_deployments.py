@@ -3,6 +3,7 @@
 All on one cluster, whose agents cannot start workers.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,6 +15,7 @@ import pytest
 from flights.readback import read_topic
 from flights.watch import StatusWatch, read_snapshots
 from tests.e2e.in_process import trimtab
+from tests.e2e.paced_run import longest_pause
 from tests.e2e.test_job_change import Orders, changelog, check_sums, ordered
 from tests.paths import ROOT
 from tests.shown import Show
@@ -140,17 +142,6 @@ def ready(status: Status) -> set[str]:
     return {row.app for row in status.apps if row.not_ready is None}
 
 
-def silence(bootstrap: str, app: str, begin: float) -> float:
-    """The longest time since then in which a key group counted nothing."""
-    last: dict[int, float] = {}
-    longest = 0.0
-    for row in read_topic(bootstrap, f"{app}-customers-changelog"):
-        if row.at >= begin:
-            longest = max(longest, row.at - last.get(row.partition, row.at))
-            last[row.partition] = row.at
-    return longest
-
-
 @pytest.fixture
 def play(tmp_path: Path) -> Iterator[Play]:
     settings = SandboxSettings(
@@ -248,7 +239,8 @@ def started_again(play: Play, show: Show) -> None:
     assert [wait >= least * SCALING_PATIENCE_S for wait, least in zip(waits, (1, 1, 2), strict=True)] == [True] * 3
     show("between stops of a drained worker", "60, 60, 120 s and more", ", ".join(f"{wait:.0f}" for wait in waits))
     for app, of in (("orders", "its app"), ("late", "another app")):
-        show(f"longest silence of {of} meanwhile", "", f"{silence(play.bootstrap, app, stops[0]):.1f} s")
+        pause = longest_pause(play.bootstrap, stops[0], math.inf, f"{app}-customers-changelog")
+        show(f"longest silence of {of} meanwhile", "", f"{pause:.1f} s")
     play.again = None
     play.until("it runs", lambda status: runs(status, PODS[2][0]))
     play.trimtab("undrain", worker)

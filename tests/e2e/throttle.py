@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from collections.abc import Collection
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -31,9 +30,7 @@ class Throttle:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ending.set()
         self._thread.join()
 

@@ -18,10 +18,10 @@ from flights.demo.summary import Collocated, Course, Scaled, broken_promises, co
 from flights.demo.view import closing
 from flights.verify import Answers, Events
 from flights.wire import EXTRACT, SUMS
+from tests.controller.decider.decider_situations import a_load, a_node, a_window, kg
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, PairWindow, Snapshot
+from trimtab_protocol.messages.snapshot import PairWindow, Snapshot
 from trimtab_protocol.messages.status import RoundStatus
 
 W0, W1 = WorkerId("w0"), WorkerId("w1")
@@ -29,40 +29,9 @@ W0, W1 = WorkerId("w0"), WorkerId("w1")
 
 def window(start: float, *cores: float) -> Snapshot:
     """Five seconds in which worker i, of capacity 0.5, has one key group that uses `cores[i]`."""
-    return Snapshot(
-        cluster="c",
-        start_ms=round(start * 1000),
-        end_ms=round(start * 1000) + 5000,
-        published_ms=round(start * 1000) + 6000,
-        hosts_seen=1,
-        hosts_expected=1,
-        watermark_ms=None,
-        late_rows=0,
-        nodes=tuple(
-            NodeWindow(
-                worker=WorkerId(f"w{i}"),
-                host=HostId("h"),
-                app=AppId("a"),
-                state=WorkerState.RUNNING,
-                capacity=0.5,
-                covered_s=5.0,
-                cpu=None,
-                complete=True,
-                steering=True,
-            )
-            for i in range(len(cores))
-        ),
-        key_groups=tuple(
-            KeyGroupWindow(
-                key_group=KeyGroup(AppId("a"), OperatorId("o"), i),
-                worker=WorkerId(f"w{i}"),
-                covered_s=5.0,
-                cpu=cpu,
-                tuples_in_s=None,
-            )
-            for i, cpu in enumerate(cores)
-        ),
-    )
+    nodes = [a_node(f"w{i}", cpu=None) for i in range(len(cores))]
+    loads = [a_load(kg(i), f"w{i}", cpu, tuples_in_s=None) for i, cpu in enumerate(cores)]
+    return a_window(start + 5.0, nodes, loads, start_ms=round(start * 1000), hosts=())
 
 
 def test_deviations_are_from_all_load_over_the_capacity_that_stays() -> None:

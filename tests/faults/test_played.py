@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.controller.decider.decider_situations import a_load, a_node, a_window, kg
 from tests.faults.played.campaign import Played
 from tests.faults.played.cells import MEANINGFUL, all_cells, chosen, meaning_of
 from tests.faults.played.faults import FAULTS
@@ -17,49 +18,16 @@ from tests.faults.played.shift import NoShift, choose_shift
 from tests.faults.played.table import as_document, as_table
 from tests.faults.recorded.history import Strike
 from tests.faults.recorded.verdict import Broken, Verdict, Violation
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.snapshot import Snapshot
 
 UNKNOWN: dict[str, Any] = dict.fromkeys(["tuples_in_s"])
 
 
-def window(cpu: dict[tuple[str, int], float | None], capacity: float = 0.25) -> Snapshot:
+def window(cpu: dict[tuple[str, int], float | None]) -> Snapshot:
     """One window with these loads of (worker, partition), in cores."""
-    return Snapshot(
-        cluster="c",
-        start_ms=0,
-        end_ms=5000,
-        published_ms=5000,
-        hosts_seen=1,
-        hosts_expected=1,
-        watermark_ms=None,
-        late_rows=0,
-        nodes=tuple(
-            NodeWindow(
-                worker=WorkerId(worker),
-                host=HostId("h"),
-                app=None,
-                state=WorkerState.RUNNING,
-                capacity=capacity,
-                covered_s=5.0,
-                cpu=None,
-                complete=True,
-                steering=True,
-            )
-            for worker in sorted({worker for worker, _ in cpu})
-        ),
-        key_groups=tuple(
-            KeyGroupWindow(
-                key_group=KeyGroup(AppId("a"), OperatorId("o"), partition),
-                worker=WorkerId(worker),
-                covered_s=5.0,
-                cpu=cores,
-                **UNKNOWN,
-            )
-            for (worker, partition), cores in cpu.items()
-        ),
-    )
+    nodes = [a_node(worker, capacity=0.25) for worker in sorted({worker for worker, _ in cpu})]
+    return a_window(10.0, nodes, [a_load(kg(number), worker, cores) for (worker, number), cores in cpu.items()])
 
 
 BALANCED = window({(f"w{number % 2}", number): 0.005 for number in range(12)})

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tests.controller.decider.decider_situations import a_node, a_window
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
@@ -50,7 +51,7 @@ from trimtab_protocol.messages.intents import (
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.report import Absence, Basis, WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow
 
 APPS = (AppId("a"), AppId("b"))
 WORKERS = tuple(WorkerId(f"w{at}") for at in range(6))
@@ -200,21 +201,8 @@ class Controller:
             if owner in here
         ]
         hosts = sorted({row.host for row in nodes})
-        seen = Snapshot(
-            cluster="c",
-            start_ms=round((self.now - 10.0) * 1000),
-            end_ms=round(self.now * 1000),
-            published_ms=round(self.now * 1000),
-            hosts_seen=len(hosts),
-            hosts_expected=3,
-            watermark_ms=None,
-            late_rows=0,
-            hosts=tuple(
-                HostWindow(host=each, covered_s=10.0, cpu=1.0, cores=4.0, basis=Basis.CONFIG) for each in hosts
-            ),
-            nodes=tuple(nodes),
-            key_groups=tuple(rows),
-        )
+        measured = (HostWindow(host=each, covered_s=10.0, cpu=1.0, cores=4.0, basis=Basis.CONFIG) for each in hosts)
+        seen = a_window(self.now, nodes, rows, hosts=tuple(measured), hosts_expected=3)
         owners = dict(self.owners) if self.execution.state.in_flight else None
         self.execute(replace(self.windows.read(seen, owners=False), owners=owners))
         self.decide(deciding.RestoresLearned(learned=self.execution.learned()))
@@ -222,15 +210,12 @@ class Controller:
 
     def _node(self, worker: WorkerId, state: WorkerState) -> NodeWindow:
         away, app = state is WorkerState.AWAY, self.runs[worker]
-        return NodeWindow(
-            worker=worker,
+        return a_node(
+            worker,
             host=host_of(worker),
             app=None if away else app,
             state=state,
             capacity=1.0,
-            covered_s=10.0,
-            cpu=0.3,
-            complete=True,
             steering=self.drawn.random() < 0.99,
             declared=app,
             absence=Absence.STOPPED if away else None,

@@ -7,7 +7,6 @@ limit and marked.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from trimtab_agent.sampler.disks import DiskSpace
 from trimtab_protocol.messages.names import WorkerId
@@ -46,9 +45,6 @@ class HostReading:
     workers: Mapping[WorkerId, ProcessReading | None] = field(default_factory=dict)
     disk: DiskSpace | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsableResources:
@@ -81,9 +77,6 @@ class Use:
 
     host: HostSample
     workers: Mapping[WorkerId, ProcessUse]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
 
 
 def derive(previous: HostReading | None, current: HostReading, limits: UsableResources, interval_s: float) -> Use:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from trimtab_process.logs import fields
 from trimtab_process.private_files import mark_of
 from trimtab_process.toml_files import BadConfiguration, read_toml
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
+from trimtab_protocol.messages.codec import CONFIGURATION, Key, Most, Name, Text, WrittenAs, converted
+from trimtab_protocol.messages.decode import BadMessage, Fault
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +37,24 @@ class TokenRole(StrEnum):
     OPERATOR = "operator"  # read and change
 
 
+def _read_time(found: Any) -> float:
+    if not isinstance(found, datetime) or found.tzinfo is None:
+        raise BadMessage(Fault.TYPE, "", found, "a date and time with its zone: 2027-01-31T00:00:00Z")
+    return found.timestamp()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
     """`digest` = SHA-256 of the secret in hexadecimal; `expires` in epoch seconds, None: never."""
 
-    name: str
+    name: Name
     role: TokenRole
-    digest: str
-    expires: float | None = None
+    digest: Annotated[str, Key("sha256"), Text(64)]
+    expires: Annotated[float | None, WrittenAs(Any, str, _read_time)] = None
+
+    def __post_init__(self) -> None:
+        if not DIGEST.fullmatch(self.digest):
+            raise BadMessage(Fault.RANGE, "digest", f"{len(self.digest)} characters", "64 hexadecimal digits")
 
     def is_valid(self, now: float) -> bool:
         """Whether it may still be used."""
@@ -68,38 +79,23 @@ def to_table(token: Token) -> str:
     return "\n".join(lines) + "\n"
 
 
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """The file."""
+
+    token: Annotated[tuple[Token, ...], Most(MAX_TOKENS)] = ()
+
+    def __post_init__(self) -> None:
+        names, digests = [row.name for row in self.token], [row.digest for row in self.token]
+        for values, what in ((names, "name"), (digests, "sha256")):
+            for number, value in enumerate(values):
+                if value in values[:number]:
+                    raise BadMessage(Fault.RANGE, f"token[{number}].{what}", value, "each only once")
+
+
 def decode_tokens(found: Mapping[str, Any]) -> tuple[Token, ...]:
     """The tokens of a file.  Raises BadMessage."""
-    document = Fields(found, "")
-    rows = [_decode(row) for row in document.objects("token", limit=MAX_TOKENS)] if document.has("token") else []
-    document.done()
-    names, digests = [row.name for row in rows], [row.digest for row in rows]
-    for values, what in ((names, "name"), (digests, "sha256")):
-        for number, value in enumerate(values):
-            if value in values[:number]:
-                raise BadMessage(Fault.RANGE, f"token[{number}].{what}", value, "each only once")
-    return tuple(rows)
-
-
-def _decode(row: Fields) -> Token:
-    digest = row.text("sha256", limit=64)
-    if not DIGEST.fullmatch(digest):
-        raise BadMessage(Fault.RANGE, row.at("sha256"), f"{len(digest)} characters", "64 hexadecimal digits")
-    token = Token(
-        name=row.name("name"),
-        role=row.choice("role", TokenRole),
-        digest=digest,
-        expires=row.optional("expires", lambda name: _moment(row, name)),
-    )
-    row.done()
-    return token
-
-
-def _moment(row: Fields, name: str) -> float:
-    value = row.take(name)
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        raise BadMessage(Fault.TYPE, row.at(name), value, "a date and time with its zone: 2027-01-31T00:00:00Z")
-    return value.timestamp()
+    return converted(dict(found), _Tokens, defaults=CONFIGURATION).token
 
 
 def load_tokens(path: Path) -> tuple[Token, ...]:

@@ -2,15 +2,24 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from trimtab_controller.cli.parsers import add_config, config_of
 from trimtab_process.exit_codes import BAD_USAGE, DONE, FAILED
 from trimtab_process.health import LIVE, READY, ask
 from trimtab_process.toml_files import BadConfiguration, read_toml
-from trimtab_protocol.messages.decode import Fields
-from trimtab_protocol.settings.listen import Listen, read_listen
+from trimtab_protocol.messages.codec import CONFIGURATION, Wire, converted
+from trimtab_protocol.settings.listen import MetricsAddress
+
+
+@dataclass(frozen=True, slots=True)
+class _MetricsFile:
+    """A controller.toml of which nothing else is looked at."""
+
+    WIRE: ClassVar = Wire(part=True)
+
+    metrics: MetricsAddress = None
 
 
 def add_options(parser: argparse.ArgumentParser, command: str) -> None:
@@ -30,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the answer; the exit code is that of the command."""
     path = config_of(args)
     try:
-        listen = read_toml(path, _listen)
+        listen = read_toml(path, lambda found: converted(found, _MetricsFile, defaults=CONFIGURATION)).metrics
     except BadConfiguration as error:
         print(f"trimtab health: {error}", file=sys.stderr)
         return BAD_USAGE
@@ -40,9 +49,3 @@ def run(args: argparse.Namespace) -> int:
     verdict = ask(listen, LIVE if args.live else READY)
     print(verdict.text)
     return DONE if verdict.well else FAILED
-
-
-def _listen(document: Mapping[str, Any]) -> Listen | None:
-    """Where its metrics are served; the rest of the file is not looked at."""
-    fields = Fields(document, "")
-    return fields.optional("metrics", lambda name: read_listen(fields.fields(name)))

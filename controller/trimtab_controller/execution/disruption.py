@@ -10,11 +10,9 @@ next owner, and in between, where a plan restores them, from its begin to the en
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from trimtab_protocol.messages.codec import Most, Range, Wire, WrittenAs
-from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.status import BUDGET_WINDOW_S
 
@@ -91,9 +89,6 @@ class Disruption:
         ),
     ] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))
-
     def of(self, app: AppId, now: float) -> tuple[Pauses, ...]:
         """What still counts, in the order in which it began."""
         return tuple(row for row in self.apps.get(app, ()) if row.ended_at + WINDOW_S > now)
@@ -142,6 +137,16 @@ class AppPauses:
     unowned: tuple[Unowned, ...] = ()
 
 
+Limit = Annotated[float, Range(0.1, MAX_PAUSED_S)]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitOfApp:
+    """The table of an app that has a limit of its own."""
+
+    max_paused_s_per_hour: Limit
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisruptionSettings:
     """The configuration's [disruption]: for how long key groups of an app may pause in an hour, in key-group seconds.
@@ -149,11 +154,15 @@ class DisruptionSettings:
     None: no limit.  `apps` = apps with a limit of their own.
     """
 
-    max_paused_s_per_hour: float | None = None
-    apps: Mapping[AppId, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))
+    max_paused_s_per_hour: Limit | None = None
+    apps: Annotated[
+        Mapping[AppId, float],
+        WrittenAs(
+            Annotated[Mapping[AppId, LimitOfApp], Most(MAX_APPS)],
+            lambda apps: {app: LimitOfApp(limit) for app, limit in apps.items()},
+            lambda apps: {app: own.max_paused_s_per_hour for app, own in apps.items()},
+        ),
+    ] = field(default_factory=dict)
 
     @property
     def limited(self) -> bool:
@@ -163,17 +172,3 @@ class DisruptionSettings:
     def of(self, app: AppId) -> float | None:
         """The limit of an app."""
         return self.apps.get(app, self.max_paused_s_per_hour)
-
-
-def read_disruption(fields: Fields) -> DisruptionSettings:
-    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
-    name = "max_paused_s_per_hour"
-    apps: dict[AppId, float] = {}
-    general = fields.number(name, low=0.1, high=MAX_PAUSED_S) if fields.has(name) else None
-    if fields.has("apps"):
-        for app, path, value in fields.members("apps", limit=MAX_APPS):
-            own = Fields(value, path)
-            apps[AppId(app)] = own.number(name, low=0.1, high=MAX_PAUSED_S)
-            own.done()
-    fields.done()
-    return DisruptionSettings(max_paused_s_per_hour=general, apps=apps)

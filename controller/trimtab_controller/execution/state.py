@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from trimtab_controller.execution.disruption import Disruption
@@ -140,9 +139,6 @@ class Recovery:
     bound_s: float
     warm_at: float | None = None
     unknown_links: tuple[HostId, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "slots", MappingProxyType(dict(self.slots)))
 
     @property
     def measured_s(self) -> float | None:
@@ -327,9 +323,6 @@ class GuardStop:
     moves: Annotated[tuple[Moved, ...], Most(MAX_MOVING)] = ()
     back_by: float | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "lags_s", MappingProxyType(dict(self.lags_s)))
-
     def to_move_back(self, now: float) -> tuple[Moved, ...]:
         """What is to be moved back now."""
         return self.moves if self.back_by is not None and now <= self.back_by else ()
@@ -355,10 +348,6 @@ class Execution:
     hand_moved: Mapping[KeyGroup, HandMoved] = field(default_factory=dict)
     disruption: Disruption = Disruption()  # noqa: RUF009 - frozen
     guarded: Mapping[AppId, GuardStop] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("placements", "rounds", "scalings", "sizes", "proposals", "hand_moved", "guarded"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     @property
     def epoch(self) -> Epoch:

@@ -8,9 +8,12 @@ can be repeated.
 from dataclasses import dataclass
 from os.path import realpath
 from pathlib import Path
+from typing import Annotated
 
 from trimtab_process.credential_files import load_or_make_key, load_signing_key, load_trust
 from trimtab_process.private_files import PRIVATE_MODE, replace_file
+from trimtab_protocol.messages.codec import Key
+from trimtab_protocol.settings.paths import FilePath
 from trimtab_protocol.signing.keys import BadKey, PublicKey, SigningKey, TrustedKeys, write_trust
 
 PUBLIC_MODE = 0o644
@@ -20,8 +23,8 @@ PUBLIC_MODE = 0o644
 class KeyFiles:
     """The two files, and the steps from one key to the next.  Raises BadKey if both are the same file."""
 
-    key: Path
-    trust: Path
+    key: Annotated[FilePath, Key("key_file")]
+    trust: Annotated[FilePath, Key("trust_file")]
 
     def __post_init__(self) -> None:
         if realpath(self.trust) in (realpath(self.key), realpath(self.next)):

@@ -3,16 +3,26 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from trimtab_process.private_files import read_private
+from trimtab_process.kafka_section import KafkaSection
 from trimtab_process.toml_files import read_toml
-from trimtab_protocol.messages.codec import Range, section
-from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
+from trimtab_protocol.messages.codec import (
+    CONFIGURATION,
+    Key,
+    Most,
+    Name,
+    Needed,
+    Range,
+    Table,
+    Text,
+    Wire,
+    WrittenAs,
+    converted,
+)
+from trimtab_protocol.messages.decode import MAX_NAME, NAME_PATTERN, BadMessage, Fault
 from trimtab_protocol.messages.names import HostId
-from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
-from trimtab_protocol.settings.paths import read_path
+from trimtab_protocol.settings.paths import FilePath
 from trimtab_protocol.signing.hosts import HostChecking
 
 MAX_HOSTS = 20_000
@@ -27,6 +37,26 @@ PATIENCE_MS, PATIENCE_SHARE = 300, 0.03
 """Reports of many hosts come over seconds, and each look costs a batch: so it waits for a share of a long window."""
 LEAD, STAND_BY = b"lead", b"stand-by"
 """The lines by which a controller tells its stream whether to publish."""
+
+
+def _read_hosts(found: tuple[HostId, ...]) -> frozenset[HostId]:
+    if not found:
+        raise BadMessage(Fault.RANGE, "", [], "at least one host, or no such key")
+    return frozenset(found)
+
+
+def _read_spark(found: Mapping[str, Any]) -> dict[str, str]:
+    for key, value in found.items():
+        if not key.startswith("spark."):
+            raise BadMessage(Fault.RANGE, key, key, "a key that begins with spark.")
+        if not isinstance(value, str | int | float):
+            raise BadMessage(Fault.TYPE, key, value, "a text, a number, true or false")
+    # Spark writes true, not True.
+    return {key: value if isinstance(value, str) else str(value).lower() for key, value in found.items()}
+
+
+Host = Annotated[HostId, Text(MAX_NAME, NAME_PATTERN, "the name of a host")]
+Hosts = WrittenAs(Annotated[tuple[Host, ...], Most(MAX_HOSTS)], sorted, _read_hosts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +74,12 @@ class StreamSettings:
     checkpoint_dir: str
     window_s: Time = 10.0
     watermark_s: Time = 5.0
-    expected_hosts: frozenset[HostId] | None = None
+    expected_hosts: Annotated[frozenset[HostId] | None, Hosts] = None
     embedded: bool = True
     warm_standby: bool = True
-    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "spark", MappingProxyType(dict(self.spark)))
+    spark: Annotated[Mapping[str, str], WrittenAs(Annotated[Mapping[str, Any], Most(1000)], dict, _read_spark)] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def window_ms(self) -> int:
@@ -76,71 +105,16 @@ class StreamConfiguration:
     public keys, which sign those of the hosts; `key` = file with its private key.
     """
 
-    cluster: str
-    kafka: KafkaSettings
+    WIRE: ClassVar = Wire(part=True)
+
+    cluster: Annotated[Name, Table("controller")]
+    kafka: KafkaSection
     stream: StreamSettings
-    host_signatures: HostChecking = HostChecking.OFF
-    trust: Path | None = None
-    key: Path | None = None
+    host_signatures: Annotated[HostChecking, Table("signing")] = HostChecking.OFF
+    trust: Annotated[FilePath | None, Table("signing"), Key("trust_file"), Needed()] = None
+    key: Annotated[FilePath | None, Table("signing"), Key("key_file"), Needed()] = None
 
 
 def load(path: Path) -> StreamConfiguration:
     """Read the stream's settings from controller.toml, and ignore the rest.  Raises BadConfiguration."""
-    return read_toml(path, _decode)
-
-
-def _decode(document: Mapping[str, Any]) -> StreamConfiguration:
-    fields = Fields(document, "")
-    checking, trust, key = HostChecking.OFF, None, None
-    if fields.has("signing"):
-        signing = fields.fields("signing")
-        checking, trust = read_checking(signing), read_path(signing, "trust_file")
-        key = read_path(signing, "key_file")
-    return StreamConfiguration(
-        cluster=fields.fields("controller").name("cluster"),
-        kafka=read_kafka(fields.fields("kafka"), read_private),
-        stream=read_stream_settings(document.get("stream", {}), "stream"),
-        host_signatures=checking,
-        trust=trust,
-        key=key,
-    )
-
-
-def read_checking(signing: Fields) -> HostChecking:
-    """The key `host_signatures` of [signing].  Raises BadMessage."""
-    found = signing.optional("host_signatures", lambda name: signing.choice(name, HostChecking))
-    return HostChecking.OFF if found is None else found
-
-
-def read_stream_settings(document: Mapping[str, Any], path: str) -> StreamSettings:
-    """Read the settings from a parsed section; `path` is its name in error messages.  Raises BadMessage."""
-    fields = Fields(document, path)
-    settings = StreamSettings(
-        checkpoint_dir=fields.text("checkpoint_dir"),
-        expected_hosts=fields.optional("expected_hosts", lambda name: _read_hosts(fields, name)),
-        spark=fields.optional("spark", lambda name: _read_spark(fields, name)) or {},
-    )
-    return section(settings, fields)
-
-
-def _read_hosts(fields: Fields, name: str) -> frozenset[HostId]:
-    hosts = []
-    for path, value in fields.items(name, limit=MAX_HOSTS):
-        if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
-            raise BadMessage(Fault.RANGE, path, value, "the name of a host")
-        hosts.append(HostId(value))
-    if not hosts:
-        raise BadMessage(Fault.RANGE, fields.at(name), [], "at least one host, or no such key")
-    return frozenset(hosts)
-
-
-def _read_spark(fields: Fields, name: str) -> dict[str, str]:
-    keys = {}
-    for key, path, value in fields.members(name, limit=1000):
-        if not key.startswith("spark."):
-            raise BadMessage(Fault.RANGE, path, key, "a key that begins with spark.")
-        if not isinstance(value, str | int | float):
-            raise BadMessage(Fault.TYPE, path, value, "a text, a number, true or false")
-        # Spark writes true, not True.
-        keys[key] = value if isinstance(value, str) else str(value).lower()
-    return keys
+    return read_toml(path, lambda document: converted(document, StreamConfiguration, defaults=CONFIGURATION))

@@ -225,7 +225,7 @@ def _default(read: Read, document: Mapping[str, Any], key: Key) -> str:
         if error.fault is not Fault.MISSING:
             raise
         return "required" if error.path.replace("[0]", "") == key.path else error.expected
-    found = [(path, value) for path, value in _members(decoded) if path[-1] == key.name]
+    found = [(path, value) for path, value in _members(decoded) if path[-1] == key.name and "apps" not in path[1:]]
     own = [(path, value) for path, value in found if key.section in path]  # two sections may have a key of one name
     values = [value for _, value in own or found]
     if len({repr(value) for value in values}) != 1:

@@ -132,15 +132,10 @@ def real_job_2(nodes: int = 20, per_node: int = 5) -> DriftingJob:
 
 def real_job_3(nodes: int = 20, per_node: int = 5) -> DriftingJob:
     """Real job 2, with delays also summed by route, which is another key."""
-    return DriftingJob(
-        nodes=nodes,
-        key_groups=nodes * per_node,
+    return replace(
+        real_job_2(nodes, per_node),
         operators=("extract", "sum-by-plane", "sum-by-route"),
         edges=(JobEdge(source=0, target=1, alike=True), JobEdge(source=0, target=2, alike=False)),
-        skew=0.2,
-        drift=0.05,
-        memory=0.9,
-        communication=0.5,
     )
 
 

@@ -8,8 +8,9 @@ null is the same as absent.  A field with a default may be absent, and is writte
 default of a field never changes.  Unknown fields are passed over: a newer sender may have more.  Rules of several
 fields stand in `__post_init__`, which raises BadMessage with the field as path, or ValueError.
 
-A file that people write is read in the same way, but strictly (`FILE`): an unknown key is an error there, and so is
-null, except in a field that is `Needed` and may be None.  Texts and numbers stay as they are written.
+A file that people write is read in the same way, but an unknown key is an error there.  `CONFIGURATION` is for the
+configurations, whose sections are the tables of the file (`Table`).  `FILE` is for instances: null is an error there
+too, except in a field that is `Needed` and may be None, and texts and numbers stay as they are written.
 
 The path of an error is put together while the error rises, so that a good message does not pay for it.
 """
@@ -34,7 +35,6 @@ from trimtab_protocol.messages.decode import (
     NOTHING,
     BadMessage,
     Fault,
-    Fields,
     ShownText,
     as_json,
     as_step,
@@ -131,6 +131,16 @@ class Inline:
 
 
 @dataclass(frozen=True, slots=True)
+class Table:
+    """The field stands in this table of a configuration, beside others that say the same.
+
+    One that is `Needed` and has a default must be there if the table is.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Packed:
     """The array becomes an `array` of this type code; with `gaps` a value may be null, which becomes UNKNOWN."""
 
@@ -168,7 +178,8 @@ class Wire:
 
     `version` = the member `version_key` of its object.  `derived` = properties that are written, and compared when they
     are read; None is not written.  `row`: it is no object, but the array of its fields in their order.  `whole`: all
-    fields are written, also those of what is nested in it, with null for None: programs of users read it.
+    fields are written, also those of what is nested in it, with null for None: programs of users read it.  `part`: it
+    is only a part of a configuration, so unknown keys are passed over.
     """
 
     version: int | None = None
@@ -177,6 +188,7 @@ class Wire:
     derived: tuple[str, ...] = ()
     row: bool = False
     whole: bool = False
+    part: bool = False
 
 
 NAME = Text(MAX_NAME, NAME_PATTERN, "a name of letters, digits, '.', '_', '-'")
@@ -192,10 +204,14 @@ class DefaultLimits:
     integer: Range = Range(0, MAX_INTEGER)
     number: Range = Range(0.0, MAX_NUMBER)
     most: Most | None = None
+    closed: bool = False
+    """An unknown key is an error."""
     strict: bool = False
 
 
 MESSAGE = DefaultLimits()
+CONFIGURATION = DefaultLimits(closed=True)
+"""For agent.toml, controller.toml, console.toml and the file of tokens."""
 _ANY_TEXT = Text(sys.maxsize, least=0)
 ANSWER = DefaultLimits(_ANY_TEXT, _ANY_TEXT, Range(-inf, inf), Range(-inf, inf), Most(sys.maxsize))
 """For answers of a server whose size has been limited as a whole."""
@@ -281,27 +297,14 @@ def _shared_names(one: Any, other: Any) -> tuple[str, ...]:
     return tuple(each.name for each in fields(one) if each.name in names)
 
 
-def keys_of(kind: type, fields: Fields) -> dict[str, Any]:
-    """The keys of these settings that are there, within the limits of the dataclass's fields; raises BadMessage."""
-    return {
-        each.name: converted(fields.take(each.name), each.kind, fields.at(each.name))
-        for each in members(kind)
-        if fields.has(each.name)
-    }
-
-
-def with_keys(default: T, fields: Fields) -> T:
-    """The settings with the keys that are there; raises BadMessage."""
-    return cast(T, replace(cast(Any, default), **keys_of(type(default), fields)))
-
-
-def section(default: T, fields: Fields | None) -> T:
-    """The settings of a section all of whose keys are declared; raises BadMessage."""
-    if fields is None:
-        return default
-    found = with_keys(default, fields)
-    fields.done()
-    return found
+def given(kind: type, found: object) -> dict[str, Any]:
+    """The fields of this class whose keys are there, from a table of a configuration; raises BadMessage."""
+    try:
+        return cast(
+            dict[str, Any], _table_reader([replace(each, default=None) for each in members(kind)], CONFIGURATION)(found)
+        )
+    except _Refusal as refusal:
+        raise refusal.as_bad_message() from None
 
 
 def _may_be_none(kind: Any) -> bool:
@@ -319,6 +322,9 @@ class WireField:
     kind: Any
     spread: Columns | Inline | None
     default: Any
+    table: str = ""
+    opens_table: bool = False
+    """Its table must be there."""
 
     def of(self, arguments: tuple[Any, ...]) -> "WireField":
         """The same, where the class is generic and has these arguments."""
@@ -346,7 +352,9 @@ def members(kind: Any) -> tuple[WireField, ...]:
             default = MISSING
         elif default is MISSING and _may_be_none(hint):
             default = None
-        found.append(WireField(each.name, keys, hint, spread, default))
+        table = rule[Table].name if Table in rule else ""
+        opens_table = bool(table) and each.default is MISSING and each.default_factory is MISSING
+        found.append(WireField(each.name, keys, hint, spread, default, table, opens_table))
     return tuple(found)
 
 
@@ -604,7 +612,7 @@ def _inline(member: WireField, defaults: DefaultLimits) -> Decode:
     """Reads a value from the object in which its members stand."""
     make = _bare(member.kind)
     if is_dataclass(make):
-        return _value(make, defaults)
+        return _value(make, defaults, inline=True)
     readers = [(key, _decoder(hint, (), defaults)) for key, hint in zip(member.keys, _hints(make), strict=True)]
 
     def decode(found: dict[str, Any]) -> Any:
@@ -669,27 +677,21 @@ def _bare(kind: Any) -> Any:
     return _bare(_known(get_args(kind))) if get_origin(kind) in (Union, UnionType) else kind
 
 
-def _value(kind: Any, defaults: DefaultLimits, arguments: tuple[Any, ...] = ()) -> Decode:
+def _value(kind: Any, defaults: DefaultLimits, arguments: tuple[Any, ...] = (), *, inline: bool = False) -> Decode:
     wire: Wire = getattr(kind, "WIRE", Wire())
     found_members = [each.of(arguments) for each in members(kind)]
     if wire.row:
         names = tuple(each.name for each in found_members)
         hints = tuple(each.kind for each in found_members)
         return _row(lambda *values: kind(**dict(zip(names, values, strict=True))), names, hints, defaults)
-    single = [each for each in found_members if each.spread is None]
     strict = defaults.strict
-    rows = [(each.name, each.keys[0], _field(each, defaults), each.default is MISSING) for each in single]
-    spread = [
-        (each, _columns(each, defaults) if isinstance(each.spread, Columns) else _inline(each, defaults))
-        for each in found_members
-        if each.spread is not None
-    ]
-    keys = {each.name: each.keys[0] for each in found_members}
+    keys = {each.name: f"{each.table}.{each.keys[0]}".removeprefix(".") for each in found_members}
     absent = {each.name: None for each in found_members if each.default is None}
     needed = [each.keys[0] for each in found_members if each.default is MISSING]
     known = [key for each in found_members for key in each.keys]
     if wire.version is not None:
         needed, known = [wire.version_key, *needed], [wire.version_key, *known]
+    read = _members_reader(found_members, defaults, closed=defaults.closed and not wire.part and not inline)
 
     def decode(found: Any) -> Any:
         if type(found) is not dict:
@@ -698,21 +700,7 @@ def _value(kind: Any, defaults: DefaultLimits, arguments: tuple[Any, ...] = ()) 
             _check_keys(found, needed, known)
         if wire.version is not None:
             _check_version(found.get(wire.version_key), wire, strict)
-        values: dict[str, Any] = dict(absent)
-        key = ""
-        try:
-            for name, key, inner, must in rows:
-                each = found.get(key)
-                if each is not None or (strict and key in found):
-                    values[name] = inner(each)
-                elif must:
-                    raise _Refusal(Fault.MISSING, NOTHING, "a value")
-        except _Refusal as refusal:
-            refusal.steps.append(f".{key}")
-            raise
-        for member, inner in spread:
-            if member.default is MISSING or any(found.get(key) is not None for key in member.keys):
-                values[member.name] = inner(found)
+        values = {**absent, **read(found)}
         try:
             value = kind(**values)
         except BadMessage as bad:
@@ -729,9 +717,77 @@ def _value(kind: Any, defaults: DefaultLimits, arguments: tuple[Any, ...] = ()) 
     return decode
 
 
+def _members_reader(of: Sequence[WireField], defaults: DefaultLimits, *, closed: bool) -> Decode:
+    """Reads the fields that are there from the object in which they stand; `closed`: it has no others."""
+    own = [each for each in of if not each.table]
+    tables: dict[str, list[WireField]] = {}
+    for each in of:
+        if each.table:
+            tables.setdefault(each.table, []).append(replace(each, table=""))
+    strict = defaults.strict
+    rows = [
+        (f"[{name}]", name, _table_reader(inner, defaults, closed=closed), any(each.opens_table for each in inner))
+        for name, inner in tables.items()
+    ]
+    rows += [
+        (each.name, each.keys[0], _field(each, defaults), each.default is MISSING) for each in own if not each.spread
+    ]
+    spread = [
+        (each, _columns(each, defaults) if isinstance(each.spread, Columns) else _inline(each, defaults))
+        for each in own
+        if each.spread
+    ]
+    known = {*tables, *(key for each in own for key in each.keys)}
+
+    def decode(found: dict[str, Any]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        key = ""
+        try:
+            for name, key, inner, must in rows:
+                each = found.get(key)
+                if each is not None or (strict and key in found):
+                    values[name] = inner(each)
+                elif must:
+                    raise _Refusal(Fault.MISSING, NOTHING, _expected_by(inner) if defaults.closed else "a value")
+        except _Refusal as refusal:
+            refusal.steps.append(f".{key}")
+            raise
+        for member, inner in spread:
+            if member.default is MISSING or any(found.get(key) is not None for key in member.keys):
+                values[member.name] = inner(found)
+        if closed and (unknown := next((key for key in found if key not in known), None)) is not None:
+            raise _Refusal(Fault.UNKNOWN, found[unknown], "no such field", f".{step(unknown)}")
+        for name in tables:
+            values |= values.pop(f"[{name}]", {})
+        return values
+
+    return decode
+
+
+def _expected_by(read: Decode) -> str:
+    """What is expected where a value is missing: the type of it."""
+    try:
+        read(None)
+    except _Refusal as refusal:
+        return refusal.expected
+    return "a value"
+
+
+def _table_reader(of: Sequence[WireField], defaults: DefaultLimits, *, closed: bool = True) -> Decode:
+    """Reads the fields that are there from a table of a configuration."""
+    read = _members_reader(of, defaults, closed=closed)
+
+    def decode(found: Any) -> Any:
+        if type(found) is not dict:
+            raise _Refusal(Fault.TYPE, found, "an object")
+        return read(found)
+
+    return decode
+
+
 def _field(member: WireField, defaults: DefaultLimits) -> Decode:
     kind, rules = member.kind, ()
-    if defaults.strict and member.default is None:  # absent is None, null is not
+    if (defaults.closed or (defaults.strict and member.default is None)) and _may_be_none(kind):  # absent, not null
         if get_origin(kind) is Annotated:
             kind, rules = get_args(kind)[0], kind.__metadata__
         kind = _known(get_args(kind))

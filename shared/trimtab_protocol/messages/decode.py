@@ -1,17 +1,15 @@
-"""What is refused and why; JSON as it is sent; and the fields of files that people write.
+"""What is refused and why; and JSON as it is sent.
 
 Every error is a `BadMessage` with its reason (counted as a metric), the JSON path, what was found and what was
-expected.  Messages are read by their declarations (`codec.py`).  A reader of a file takes each field that it needs from
-a `Fields` once, and then calls `done()`, which refuses unknown keys.
+expected.  Messages and files are read by their declarations (`codec.py`).
 """
 
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 MAX_NAME = 200
 """Characters of a name."""
@@ -41,9 +39,6 @@ _TYPES = {
     list: "an array",
     dict: "an object",
 }
-
-E = TypeVar("E", bound=StrEnum)
-T = TypeVar("T")
 
 
 class Fault(StrEnum):
@@ -84,10 +79,10 @@ class BadMessage(ValueError):
         self.fault = fault
         self.path = path
         told = type_of if fault in (Fault.UNKNOWN, Fault.TYPE) else shorten
-        self.found = found if isinstance(found, ShownText) else ShownText(told(found))
+        missing = fault is Fault.MISSING and found == NOTHING
+        self.found = found if isinstance(found, ShownText) else ShownText(NOTHING if missing else told(found))
         self.expected = expected
-        missing = "missing" if fault is Fault.MISSING and found == NOTHING else f"found {self.found}"
-        super().__init__(f"{path or '$'}: {missing}, expected {expected}")
+        super().__init__(f"{path or '$'}: {'missing' if missing else f'found {self.found}'}, expected {expected}")
 
 
 def shorten(value: object, limit: int = 80) -> str:
@@ -167,113 +162,6 @@ def parsed(payload: bytes | None, limit: int) -> Any:
         raise BadMessage(Fault.MALFORMED, "", payload[:40], f"JSON ({exc.__class__.__name__})") from exc
 
 
-class Fields:
-    """The members of a JSON object; each can be taken once."""
-
-    __slots__ = ("_members", "path")
-
-    def __init__(self, document: object, path: str) -> None:
-        if not isinstance(document, dict):
-            raise BadMessage(Fault.TYPE, path, document, "an object")
-        self._members: dict[str, Any] = dict(document)
-        self.path = path
-
-    def at(self, name: str) -> str:
-        """The JSON path of a member."""
-        return f"{self.path}.{name}" if self.path else name
-
-    def take(self, name: str) -> Any:
-        """The raw member, or None when it is absent or null."""
-        return self._members.pop(name, None)
-
-    def peek(self, name: str) -> Any:
-        """The raw member, without taking it."""
-        return self._members.get(name)
-
-    def _need(self, name: str, expected: str) -> Any:
-        value = self.take(name)
-        if value is None:
-            raise BadMessage(Fault.MISSING, self.at(name), NOTHING, expected)
-        return value
-
-    def text(self, name: str, *, limit: int = 1000) -> str:
-        """A string of 1 to `limit` printable characters."""
-        return check_text(self._need(name, "a string"), self.at(name), limit)
-
-    def name(self, name: str) -> str:
-        """A name: letters, digits, dot, underscore, hyphen; at most 200 characters."""
-        return check_name(self._need(name, "a string"), self.at(name))
-
-    def choice(self, name: str, family: type[E]) -> E:
-        """A member of an enumeration."""
-        value = self.text(name, limit=100)
-        try:
-            return family(value)
-        except ValueError:
-            expected = "one of " + ", ".join(family)
-            raise BadMessage(Fault.RANGE, self.at(name), value, expected) from None
-
-    def flag(self, name: str) -> bool:
-        """true or false."""
-        value = self._need(name, "true or false")
-        if not isinstance(value, bool):
-            raise BadMessage(Fault.TYPE, self.at(name), value, "true or false")
-        return value
-
-    def integer(self, name: str, *, low: int = 0, high: int = 2**63 - 1) -> int:
-        """A whole number within [low, high]."""
-        return check_integer(self._need(name, "a whole number"), self.at(name), low, high)
-
-    def number(self, name: str, *, low: float = 0.0, high: float = MAX_NUMBER) -> float:
-        """A finite number within [low, high]."""
-        return check_number(self._need(name, "a number"), self.at(name), low, high)
-
-    def has(self, name: str) -> bool:
-        """Whether the member is present and not null."""
-        return self._members.get(name) is not None
-
-    def optional(self, name: str, read: Callable[[str], T]) -> T | None:
-        """`read(name)`, or None when the member is absent or null: a missing value is unknown, never zero."""
-        if self.has(name):
-            return read(name)
-        self.take(name)
-        return None
-
-    def fields(self, name: str) -> "Fields":
-        """A nested object."""
-        return Fields(self._need(name, "an object"), self.at(name))
-
-    def items(self, name: str, *, limit: int) -> Iterator[tuple[str, Any]]:
-        """(path, raw value) of each element of an array of at most `limit` elements."""
-        value = self._need(name, "an array")
-        if not isinstance(value, list):
-            raise BadMessage(Fault.TYPE, self.at(name), value, "an array")
-        if len(value) > limit:
-            raise BadMessage(Fault.OVERSIZED, self.at(name), f"{len(value)} elements", f"at most {limit}")
-        for index, element in enumerate(value):
-            yield f"{self.at(name)}[{index}]", element
-
-    def objects(self, name: str, *, limit: int) -> Iterator["Fields"]:
-        """Each element of an array of objects."""
-        for path, element in self.items(name, limit=limit):
-            yield Fields(element, path)
-
-    def members(self, name: str, *, limit: int) -> Iterator[tuple[str, str, Any]]:
-        """(key, path, raw value) of each member of an object that maps names to values; at most `limit` members."""
-        inner = self.fields(name)
-        if len(inner._members) > limit:
-            raise BadMessage(Fault.OVERSIZED, inner.path, f"{len(inner._members)} members", f"at most {limit}")
-        for key, value in inner._members.items():
-            if not NAME_PATTERN.fullmatch(key):
-                raise BadMessage(Fault.RANGE, inner.path, key, "a name as key")
-            yield key, inner.at(key), value
-
-    def done(self) -> None:
-        """Raises BadMessage when a member has not been taken."""
-        for name in self._members:
-            raise BadMessage(Fault.UNKNOWN, self.at(step(name)), self._members[name], "no such field")
-
-
 def printable(text: str) -> str:
     """The text on one line, as long as before: it may be shown on a terminal and in a log, whoever wrote it."""
     return text if text.isprintable() else UNPRINTABLE.sub(lambda found: " " if found[0].isspace() else "_", text)
@@ -305,13 +193,3 @@ def check_integer(value: object, path: str, low: int, high: int) -> int:
     if not low <= value <= high:
         raise BadMessage(Fault.RANGE, path, value, f"{low} to {high}")
     return value
-
-
-def check_number(value: object, path: str, low: float, high: float) -> float:
-    """A finite number within [low, high]; true is not one."""
-    if type(value) not in (int, float):
-        raise BadMessage(Fault.TYPE, path, value, "a number")
-    assert isinstance(value, (int, float))
-    if not low <= value <= high:  # NaN fails this too
-        raise BadMessage(Fault.RANGE, path, value, f"a finite number, {low:g} to {high:g}")
-    return float(value)

@@ -7,7 +7,7 @@ Intents state what should be, not what to do, so they survive restarts of the co
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -174,14 +174,6 @@ class Undrain(Said):
     worker: Annotated[WorkerId, Key("undrain")]
 
 
-def check_each_once(field: str, found: Sequence[object], most: int) -> None:
-    """Raises BadMessage unless there are 1 to `most`, and each once."""
-    if not 1 <= len(found) <= most:
-        raise BadMessage(Fault.RANGE, field, f"{len(found)} of them", f"1 to {most}")
-    if len(set(found)) < len(found):
-        raise BadMessage(Fault.RANGE, field, f"{len(found)} of {len(set(found))} names", "each of them once")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingRestart(Said):
     """Restart these workers of an app, host by host: drain, stop and start them."""
@@ -190,9 +182,6 @@ class RollingRestart(Said):
 
     app: Annotated[AppId, Key("restart_app")]
     workers: Annotated[tuple[WorkerId, ...], Key("restart_workers"), Most(MAX_WORKERS, 1), Distinct()]
-
-    def __post_init__(self) -> None:
-        check_each_once("workers", self.workers, MAX_WORKERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +225,11 @@ class MoveKeyGroups(Said):
     undoes: Name | None = None
 
     def __post_init__(self) -> None:
-        check_each_once("moves", [each.key_group for each in self.moves], MAX_MOVES)
+        names = {each.key_group for each in self.moves}
+        if not 1 <= len(self.moves) <= MAX_MOVES:
+            raise BadMessage(Fault.RANGE, "moves", f"{len(self.moves)} of them", f"1 to {MAX_MOVES}")
+        if len(names) < len(self.moves):
+            raise BadMessage(Fault.RANGE, "moves", f"{len(self.moves)} of {len(names)} names", "each of them once")
         if len(apps := {each.key_group.app for each in self.moves}) > 1:
             raise BadMessage(Fault.RANGE, "moves", f"key groups of {len(apps)} apps", "those of one")
 

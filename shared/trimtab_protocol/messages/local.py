@@ -7,7 +7,6 @@ and the agent sends commands.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from trimtab_protocol.messages.codec import MAX_INTEGER, Lenient, Most, Name, Range, Text, Wire, chosen, tagged
@@ -56,10 +55,6 @@ class Hello:
     reason: Annotated[str | None, Text(MAX_REASON)]
     operators: Annotated[Mapping[OperatorId, Annotated[int, Range(1, MAX_PARTITIONS)]], Most(MAX_OPERATORS)]
     versions: Annotated[Mapping[str, Annotated[str, Text(100)]], Most(20)]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
-        object.__setattr__(self, "versions", MappingProxyType(dict(self.versions)))
 
     @property
     def protocol(self) -> int:
@@ -129,7 +124,6 @@ class Statistics:
     lost: bool | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "refused", MappingProxyType(dict(self.refused)))
         if self.unknown is not None:
             object.__setattr__(self, "unknown", reason_text(self.unknown))
 

@@ -8,7 +8,6 @@ version that the head means (`placement_log.py`).
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from trimtab_protocol.messages.codec import Most, Name, Range, Text, Wire, WrittenAs, converted, decoded, encoded
@@ -69,7 +68,6 @@ class PlacementHead:
     def __post_init__(self) -> None:
         if sum(self.key_groups.values()) > MAX_KEY_GROUPS:
             raise BadMessage(Fault.RANGE, "key_groups", sum(self.key_groups.values()), f"at most {MAX_KEY_GROUPS}")
-        object.__setattr__(self, "key_groups", MappingProxyType(dict(self.key_groups)))
 
 
 PlacementRecord = Placement | PlacementHead | PlacementPart

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from trimtab_protocol.messages.codec import (
@@ -165,10 +164,6 @@ class WorkerSample:
     paused_s: Annotated[float | None, Key("psd")] = None
     paused: Annotated[int | None, Key("psk")] = None
     waiting: Annotated[float | None, Key("wai"), Range(0.0, 1.0)] = None
-
-    def __post_init__(self) -> None:
-        if self.operators is not None:
-            object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from trimtab_protocol.messages.codec import (
@@ -126,10 +125,6 @@ class NodeWindow:
     waiting: Annotated[float | None, Range(0.0, 1.0)] = None
     claimed_by: Annotated[tuple[HostId, ...], Most(MAX_NODES)] = ()
 
-    def __post_init__(self) -> None:
-        if self.operators is not None:
-            object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairWindow:
@@ -237,9 +232,6 @@ class Snapshot:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", KeyGroupTable.of(self.key_groups))
-        object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
-        object.__setattr__(self, "unsigned", MappingProxyType(dict(self.unsigned)))
-        object.__setattr__(self, "doubted", MappingProxyType(dict(self.doubted)))
 
     @property
     def blocks(self) -> tuple[KeyGroupBlock, ...]:

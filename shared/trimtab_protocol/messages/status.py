@@ -6,7 +6,6 @@ Loads are in percent of the worker's capacity, load distances in percentage poin
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from trimtab_protocol.messages.codec import Inline, Most, Name, Range, Text, Wire, WrittenAs
@@ -311,10 +310,6 @@ class SignatureStatus:
     doubted: Annotated[Mapping[HostId, Name], Most(MAX_DOUBTED)] = field(default_factory=dict)
     revoked: Annotated[tuple[HostId, ...], Most(MAX_REVOKED)] = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "unsigned", MappingProxyType(dict(self.unsigned)))
-        object.__setattr__(self, "doubted", MappingProxyType(dict(self.doubted)))
-
     @property
     def enforced(self) -> bool:
         """Whether what a host has not signed is dropped."""
@@ -387,9 +382,6 @@ class RoundStatus:
     unknown_links: Annotated[tuple[HostId, ...], Most(MAX_HOSTS)] = ()
     saved_planned_pp: Signed | None = None
     saved_pp: Signed | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "handovers", MappingProxyType(dict(self.handovers)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -613,11 +605,6 @@ class Status:
     signatures: SignatureStatus | None = None
     rules: Annotated[tuple[RuleStatus, ...] | None, Most(MAX_STATUS_RULES)] = None
     refused_hosts: RefusedHosts = field(default_factory=RefusedHosts)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
-        if self.intents is not None:
-            object.__setattr__(self, "intents", MappingProxyType(dict(self.intents)))
 
     @property
     def plans_in_flight(self) -> tuple[RoundStatus, ...]:

@@ -17,13 +17,15 @@ with a password or a key are refused when anybody but their owner can read them.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated, Any
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
-from trimtab_protocol.settings.paths import read_path
+from trimtab_protocol.messages.codec import CONFIGURATION, Most, NotSent, Text, WrittenAs, converted, copied
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.settings.paths import FilePath
 
 MAX_PASSWORD = 1000
 """Characters of a password."""
@@ -105,13 +107,13 @@ class Mechanism(StrEnum):
 class Tls:
     """`ca` None = the system's authorities; `certificate` and `key` = the client's own, if the brokers require one."""
 
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
+    ca: FilePath | None = None
+    certificate: FilePath | None = None
+    key: FilePath | None = None
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise BadMessage(Fault.MISSING, "kafka.tls", "one of certificate and key", "both or neither")
+            raise BadMessage(Fault.MISSING, "", "one of certificate and key", "both or neither")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,17 +129,26 @@ class Sasl:
     """What some brokers ask for beside the token."""
 
 
+def _read_client(found: Mapping[str, Any]) -> dict[str, str]:
+    """Keys and values of librdkafka, as text."""
+    for key, value in found.items():
+        if key in OWN_KEYS:
+            raise BadMessage(Fault.RANGE, key, key, "a setting that is not fixed by Trimtab itself")
+        if not isinstance(value, str | int):
+            raise BadMessage(Fault.TYPE, key, value, "a text, a whole number, true or false")
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in found.items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:
     """The section `[kafka]`; `client` = further keys of librdkafka, not shown because they may hold secrets."""
 
-    bootstrap_servers: str
+    bootstrap_servers: Annotated[str, Text(4000)]
     tls: Tls | None = None
-    sasl: Sasl | None = None
-    client: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "client", MappingProxyType(dict(self.client)))
+    sasl: Annotated[Sasl | None, NotSent()] = None
+    client: Annotated[Mapping[str, str], WrittenAs(Annotated[Mapping[str, Any], Most(200)], dict, _read_client)] = (
+        field(default_factory=dict, repr=False)
+    )
 
     @property
     def protocol(self) -> str:
@@ -146,20 +157,20 @@ class KafkaSettings:
         return "_".join(words)
 
 
-def read_kafka(fields: Fields, read_private: ReadPrivate) -> KafkaSettings:
-    """The section in `fields`; raises BadMessage."""
-    settings = KafkaSettings(
-        bootstrap_servers=fields.text("bootstrap_servers", limit=4000),
-        tls=fields.optional("tls", lambda name: _read_tls(fields.fields(name), read_private)),
-        sasl=fields.optional("sasl", lambda name: _read_sasl(fields.fields(name), read_private)),
-        client=fields.optional("client", lambda name: _read_client(fields, name)) or {},
-    )
-    fields.done()
+def read_kafka(found: Any, read_private: ReadPrivate) -> KafkaSettings:
+    """The section; raises BadMessage."""
+    sasl = None
+    if isinstance(found, dict) and "sasl" in found:
+        sasl = _read_sasl(found["sasl"], read_private)
+        found = {key: value for key, value in found.items() if key != "sasl"}
+    settings = replace(converted(found, KafkaSettings, defaults=CONFIGURATION), sasl=sasl)
+    if settings.tls is not None and settings.tls.key is not None:
+        _text_of(settings.tls.key, "tls.key", read_private)  # a check only: the clients read the file themselves
     secured = settings.tls is not None or settings.sasl is not None
     for key in _security(settings).keys() & settings.client.keys() if secured else ():
-        raise BadMessage(Fault.RANGE, f"{fields.at('client')}.{key}", key, "no key that tls and sasl stand for")
+        raise BadMessage(Fault.RANGE, f"client.{key}", key, "no key that tls and sasl stand for")
     if settings.tls is not None and settings.client.get(VERIFICATION, "true") != "true":
-        raise BadMessage(Fault.RANGE, f"{fields.at('client')}.{VERIFICATION}", "false", "true, or no tls")
+        raise BadMessage(Fault.RANGE, f"client.{VERIFICATION}", "false", "true, or no tls")
     return settings
 
 
@@ -238,59 +249,57 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _read_tls(fields: Fields, read_private: ReadPrivate) -> Tls:
-    def path(name: str) -> Path | None:
-        return fields.optional(name, lambda member: read_path(fields, member))
-
-    tls = Tls(ca=path("ca"), certificate=path("certificate"), key=path("key"))
-    if tls.key is not None:
-        _text_of(tls.key, fields.at("key"), read_private)  # a check only: the clients read the file themselves
-    fields.done()
-    return tls
-
-
-def _read_sasl(fields: Fields, read_private: ReadPrivate) -> Sasl:
-    if fields.has("password"):
-        found = fields.take("password")
-        raise BadMessage(Fault.UNKNOWN, fields.at("password"), found, "password_file, which names its file")
-    mechanism = fields.choice("mechanism", Mechanism)
-    if mechanism is Mechanism.OAUTHBEARER:
-        sasl = _read_oauth(fields, read_private)
-    else:
-        sasl = Sasl(
-            mechanism=mechanism,
-            username=fields.text("username"),
-            password=_read_password(fields, "password_file", read_private),
-        )
-    fields.done()
-    return sasl
-
-
-def _read_oauth(fields: Fields, read_private: ReadPrivate) -> Sasl:
-    endpoint = fields.text("token_endpoint", limit=2000)
-    if not SAFE_ENDPOINT.match(endpoint):
-        expected = "an address that begins with https://, or with http:// and the loopback: a secret is sent there"
-        raise BadMessage(Fault.RANGE, fields.at("token_endpoint"), "another text", expected)
-    extensions = {}
-    for name, at, value in fields.members("extensions", limit=20) if fields.has("extensions") else ():
+def _read_extensions(found: Mapping[str, Any]) -> dict[str, str]:
+    for name, value in found.items():
         if not EXTENSION.fullmatch(name) or not isinstance(value, str) or not value.isprintable() or "," in value:
-            raise BadMessage(Fault.RANGE, at, name, "a name of letters alone, and a text without a comma")
-        extensions[name] = value
-    return Sasl(
-        mechanism=Mechanism.OAUTHBEARER,
-        username=fields.text("client_id"),
-        password=_read_password(fields, "client_secret_file", read_private),
-        token_endpoint=endpoint,
-        scope=fields.optional("scope", fields.text),
-        extensions=extensions,
-    )
+            raise BadMessage(Fault.RANGE, name, name, "a name of letters alone, and a text without a comma")
+    return dict(found)
 
 
-def _read_password(fields: Fields, name: str, read_private: ReadPrivate) -> Secret:
-    text = _text_of(read_path(fields, name), fields.at(name), read_private).rstrip("\r\n")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslUser:
+    """The keys of `sasl`."""
+
+    mechanism: Mechanism
+    username: str
+    password_file: FilePath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslClient:
+    """The keys of `sasl` with OAUTHBEARER."""
+
+    mechanism: Mechanism
+    client_id: str
+    client_secret_file: FilePath
+    token_endpoint: Annotated[str, Text(2000)]
+    scope: str | None = None
+    extensions: Annotated[
+        Mapping[str, str], WrittenAs(Annotated[Mapping[str, Any], Most(20)], dict, _read_extensions)
+    ] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not SAFE_ENDPOINT.match(self.token_endpoint):
+            expected = "an address that begins with https://, or with http:// and the loopback: a secret is sent there"
+            raise BadMessage(Fault.RANGE, "token_endpoint", "another text", expected)
+
+
+def _read_sasl(found: Any, read_private: ReadPrivate) -> Sasl:
+    if isinstance(found, dict) and "password" in found:
+        expected = "password_file, which names its file"
+        raise BadMessage(Fault.UNKNOWN, "sasl.password", found["password"], expected)
+    if isinstance(found, dict) and found.get("mechanism") == Mechanism.OAUTHBEARER:
+        client = converted(found, SaslClient, "sasl", CONFIGURATION)
+        secret = _read_password(client.client_secret_file, "sasl.client_secret_file", read_private)
+        return copied(Sasl, client, username=client.client_id, password=secret)
+    user = converted(found, SaslUser, "sasl", CONFIGURATION)
+    return copied(Sasl, user, password=_read_password(user.password_file, "sasl.password_file", read_private))
+
+
+def _read_password(path: Path, at: str, read_private: ReadPrivate) -> Secret:
+    text = _text_of(path, at, read_private).rstrip("\r\n")
     if not 1 <= len(text) <= MAX_PASSWORD or not text.isprintable():
-        expected = f"a file of one line of 1 to {MAX_PASSWORD} characters"
-        raise BadMessage(Fault.RANGE, fields.at(name), "another file", expected)
+        raise BadMessage(Fault.RANGE, at, "another file", f"a file of one line of 1 to {MAX_PASSWORD} characters")
     return Secret(text)
 
 
@@ -302,15 +311,3 @@ def _text_of(path: Path, at: str, read_private: ReadPrivate) -> str:
         raise BadMessage(Fault.RANGE, at, "a path", f"a readable file ({error.strerror})") from error
     except UnicodeDecodeError:
         raise BadMessage(Fault.RANGE, at, "another file", "a file of text") from None
-
-
-def _read_client(fields: Fields, name: str) -> dict[str, str]:
-    """Keys and values of librdkafka, as text."""
-    found = {}
-    for key, path, value in fields.members(name, limit=200):
-        if key in OWN_KEYS:
-            raise BadMessage(Fault.RANGE, path, key, "a setting that is not fixed by Trimtab itself")
-        if not isinstance(value, str | int):
-            raise BadMessage(Fault.TYPE, path, value, "a text, a whole number, true or false")
-        found[key] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found

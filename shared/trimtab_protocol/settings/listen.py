@@ -1,8 +1,10 @@
 """`[metrics] listen = "address:port"`."""
 
 from dataclasses import dataclass
+from typing import Annotated, Any
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
+from trimtab_protocol.messages.codec import Key, Needed, Table, WrittenAs
+from trimtab_protocol.messages.decode import BadMessage, Fault, check_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,24 +15,26 @@ class Listen:
     port: int
 
 
-def read_listen(fields: Fields) -> Listen:
-    """The member `listen` of a section, its only member.  Raises BadMessage.
+def read_listen(found: object) -> Listen:
+    """Address and port in one text.  Raises BadMessage.
 
     Port 0 is refused, because nobody would know which port to scrape.
     """
-    said = fields.peek("listen")
-    text = fields.text("listen", limit=300)
-    fields.done()
+    text = check_text(found, "", 300)
     name, _, port = text.rpartition(":")
     address = name.strip("[]")
     if (
-        text != said
+        text != found
         or not _is_address(address)
         or not (port.isascii() and port.isdecimal())
         or not 0 < int(port) < 65_536
     ):
-        raise BadMessage(Fault.RANGE, fields.at("listen"), text, "address:port, such as 127.0.0.1:9101")
+        raise BadMessage(Fault.RANGE, "", text, "address:port, such as 127.0.0.1:9101")
     return Listen(address=address, port=int(port))
+
+
+MetricsAddress = Annotated[Listen | None, WrittenAs(Any, str, read_listen), Table("metrics"), Key("listen"), Needed()]
+"""The section [metrics]."""
 
 
 def _is_address(text: str) -> bool:

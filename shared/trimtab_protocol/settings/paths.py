@@ -1,23 +1,20 @@
-"""Texts for the operating system: paths and words of a command line."""
+"""Paths in files that people write."""
 
 from pathlib import Path
+from typing import Annotated, Any
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
+from trimtab_protocol.messages.codec import WrittenAs
+from trimtab_protocol.messages.decode import BadMessage, Fault, check_text
 
 MAX_PATH = 4000
-"""Characters of a path in a configuration file."""
+"""Characters of a path in a file."""
 
 
-def read_path(fields: Fields, name: str) -> Path:
+def read_path(found: object) -> Path:
     """A path; raises BadMessage, which does not show the text: it may be a password or a key put there by mistake."""
-    said = fields.peek(name)
-    if isinstance(said, str) and not said.isprintable():
-        raise BadMessage(Fault.RANGE, fields.at(name), "a text of several lines, or unprintable", "a path")
-    return Path(fields.text(name, limit=MAX_PATH))
+    if isinstance(found, str) and not found.isprintable():
+        raise BadMessage(Fault.RANGE, "", "a text of several lines, or unprintable", "a path")
+    return Path(check_text(found, "", MAX_PATH))
 
 
-def checked(text: str, path: str) -> str:
-    """The text, if the operating system can take it; raises BadMessage for a zero character, which ends a C string."""
-    if "\0" in text:
-        raise BadMessage(Fault.RANGE, path, "a zero character", "none: the operating system ends a text there")
-    return text
+FilePath = Annotated[Path, WrittenAs(Any, str, read_path)]

@@ -42,8 +42,8 @@ class Hands:
         self.free_memory_bytes = 10**9
         self.metrics = AgentMetrics()
         workers = {
-            W0: WorkerConfiguration(worker=W0, data_dir=folder / "not" / "yet"),
-            W1: WorkerConfiguration(worker=W1, command=("/no/such/program",)),
+            W0: WorkerConfiguration(data_dir=folder / "not" / "yet"),
+            W1: WorkerConfiguration(command=("/no/such/program",)),
         }
         values: dict[str, Any] = {
             "cluster": "demo", "host": HostId("h0"), "interval_s": 1.0, "state_dir": folder,

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.controller.decider.decider_situations import W0, W1, a_worker, owned, plannable
+from tests.controller.decider.decider_situations import W0, W1, a_window, a_worker, owned, plannable
 from tests.narrow import of_type
 from trimtab_controller.decider.memory.evaluate import LoadHistory, evaluate, follow
 from trimtab_controller.decider.policies.admission import SolveWanted, admit
@@ -33,7 +33,7 @@ from trimtab_controller.solver.answer import Answer, Method
 from trimtab_controller.solver.balance import answer
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
-from trimtab_protocol.messages.snapshot import PairWindow, Snapshot
+from trimtab_protocol.messages.snapshot import PairWindow
 
 APP = AppId("app")
 MILP = Settings(method=Method.MILP, load_distance=5.0, min_windows=1, max_migrations=4)
@@ -213,12 +213,7 @@ def test_it_is_by_tuples_and_unknown_while_one_sender_does_not_tell() -> None:
         pair("upgraded", 0.1, None),
         pair("silent", 0.0, 0.0),
     )
-    snapshot = Snapshot(
-        cluster="c", start_ms=0, end_ms=1, published_ms=2, hosts_seen=1, hosts_expected=1, watermark_ms=None,
-        late_rows=0, pairs=pairs,
-    )  # fmt: skip
-
-    assert local_sends(snapshot) == {AppId("known"): 0.625, AppId("remote"): 0.0}
+    assert local_sends(a_window(10.0, (), (), pairs=pairs)) == {AppId("known"): 0.625, AppId("remote"): 0.0}
 
 
 # ---- the potential plan: what collocation saves with free moves, and whether its parts can be balanced

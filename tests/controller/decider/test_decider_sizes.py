@@ -17,7 +17,7 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.values.decision import Decision, Resized, Skip, describe, names_of
-from trimtab_controller.decider.values.plan_settings import PlanSettings, PlanTimes
+from trimtab_controller.decider.values.plan_settings import AppPlans, PlanSettings
 from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.execution.budget import PauseBudget
@@ -123,7 +123,7 @@ def test_an_app_follows_its_own_settings() -> None:
 
 
 def test_in_a_freeze_of_its_plans_no_app_changes_its_size_by_itself() -> None:
-    plans = PlanSettings(app_times={APP: PlanTimes(freeze=("* * * * *",))})
+    plans = PlanSettings(apps={APP: AppPlans(freeze=("* * * * *",))})
     made = Decider(SETTINGS, NEEDS, execution(BALANCED), acting=True, scaling=ACT, plans=plans)
     assert all(isinstance(found, Skip) for found in decisions(made, 0.95, W2))
     assert made.known.sizes[APP].detail.endswith(", but [plans] freeze holds: * * * * * (UTC)")

@@ -12,9 +12,10 @@ from trimtab_controller.decider.events import Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.memory.openings import Openings
 from trimtab_controller.decider.values.decision import Skip
-from trimtab_controller.decider.values.plan_settings import CronPeriod, PlanMode, PlanSettings, PlanTimes, read_plans
+from trimtab_controller.decider.values.plan_settings import CronPeriod, PlanMode, PlanSettings, PlanTimes
 from trimtab_controller.decider.values.reasons import SkipReason
-from trimtab_protocol.messages.decode import BadMessage, Fields
+from trimtab_protocol.messages.codec import CONFIGURATION, converted
+from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId
 
@@ -141,19 +142,20 @@ def test_drains_go_on_in_a_freeze() -> None:
     )
 
 
+def read_plans(document: dict) -> PlanSettings:
+    return converted(document, PlanSettings, "plans", CONFIGURATION)
+
+
 def test_an_app_may_have_times_and_a_mode_of_its_own() -> None:
     found = read_plans(
-        Fields(
-            {
-                "freeze": ["* 9-17 * * *"],
-                "timezone": "Europe/Berlin",
-                "apps": {
-                    "app": {"mode": "approve", "freeze": [], "windows": ["0 22 * * * for 4h"]},
-                    "other": {"mode": "dry-run"},
-                },
+        {
+            "freeze": ["* 9-17 * * *"],
+            "timezone": "Europe/Berlin",
+            "apps": {
+                "app": {"mode": "approve", "freeze": [], "windows": ["0 22 * * * for 4h"]},
+                "other": {"mode": "dry-run"},
             },
-            "plans",
-        )
+        }
     )
     assert (found.of(APP), found.of(OTHER)) == (PlanMode.APPROVE, PlanMode.DRY_RUN)
     assert found.times_of(OTHER) == PlanTimes(freeze=("* 9-17 * * *",), timezone="Europe/Berlin")
@@ -172,4 +174,4 @@ def test_an_app_may_have_times_and_a_mode_of_its_own() -> None:
 )
 def test_times_that_cannot_be_read_are_refused(document: dict, said: str) -> None:
     with pytest.raises(BadMessage, match=said):
-        read_plans(Fields(document, "plans"))
+        read_plans(document)

@@ -29,7 +29,7 @@ from trimtab_controller.decider.values.decision import (
     Skip,
     describe,
 )
-from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
+from trimtab_controller.decider.values.plan_settings import AppPlans, PlanMode, PlanSettings
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.window.view import PlannableView, Room, SmoothedView
 from trimtab_controller.execution.state import Execution, Proposal
@@ -193,7 +193,7 @@ def test_a_drain_needs_no_approval() -> None:
 
 
 def test_in_mode_dry_run_a_plan_is_only_told_and_nothing_is_published() -> None:
-    told = PlanSettings(apps={APP: PlanMode.DRY_RUN})
+    told = PlanSettings(apps={APP: AppPlans(mode=PlanMode.DRY_RUN)})
     decider = deciding(execution(ON_W0), told)
     decider.on_event(1011.0, window(ON_W0))
     decision = of_type(Skip, only(decider.on_event(1011.2, answer((0, 1), to=5.0))))

@@ -1,7 +1,7 @@
 """Rules: read from the configuration, kept by every decision, carried out where broken, told where they conflict."""
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,14 +13,15 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import instance_of, question_of
 from trimtab_controller.decider.values.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.values.reasons import ConcernKind
-from trimtab_controller.decider.values.rules import read_rules
+from trimtab_controller.decider.values.rules import RuleTables
 from trimtab_controller.decider.window.view import PlannableView, SmoothedView
 from trimtab_controller.loop.why import why_here
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.balance import answer
 from trimtab_models.balance.problem import problem_of
-from trimtab_protocol.messages.decode import BadMessage, Fields
+from trimtab_protocol.messages.codec import CONFIGURATION, converted
+from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.intents import Drain, Intent
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
@@ -302,8 +303,13 @@ def test_the_moves_of_a_plan_know_their_priority() -> None:
 # ---- how rules are read from the configuration
 
 
+@dataclass
+class RulesFile:
+    rules: RuleTables = ()
+
+
 def read(*tables: dict[str, Any]) -> tuple[Rule, ...]:
-    return read_rules(Fields({"rule": list(tables)}, ""))
+    return converted({"rule": list(tables)}, RulesFile, defaults=CONFIGURATION).rules
 
 
 def test_a_rule_is_read_with_all_that_it_can_say() -> None:
@@ -318,7 +324,6 @@ def test_a_rule_is_read_with_all_that_it_can_say() -> None:
         name="ssd", kind=RuleKind.POOL, reason="fast disks", app="orders*", operator="sums",
         key_groups=((0, 15), (40, 40)), workers=("ssd-*",), hosts=("h9",), until=1796083200.0,
     )  # fmt: skip
-    assert read_rules(Fields({}, "")) == ()
     assert (rule.holds(AppId("orders-2"), 0.0), rule.holds(AppId("o"), 0.0)) == (True, False)
     assert not rule.holds(AppId("orders"), 1796083200.0)
 

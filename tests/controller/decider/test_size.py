@@ -16,9 +16,10 @@ from trimtab_controller.decider.policies.size_facts import Pool
 from trimtab_controller.decider.policies.smaller import bound_after_loss, can_be_spread, leavers
 from trimtab_controller.decider.policies.verdict import judge
 from trimtab_controller.decider.values.decision import SizeDirection
-from trimtab_controller.decider.values.plan_settings import BadPeriod, CronPeriod, PlanTimes
+from trimtab_controller.decider.values.plan_settings import CronPeriod, PlanTimes
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.execution.state import SizeChange
+from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 HALF_HOUR = 1800.0
@@ -219,7 +220,7 @@ def test_a_freeze_is_a_cron_expression_of_minutes_in_a_time_zone() -> None:
 
 @pytest.mark.parametrize(("expression", "zone"), [("* 25 * * *", "UTC"), ("soon", "UTC"), ("* * * * *", "Mars/Base")])
 def test_a_freeze_that_cannot_be_read_is_refused(expression: str, zone: str) -> None:
-    with pytest.raises(BadPeriod, match="found"):
+    with pytest.raises(BadMessage, match="found"):
         CronPeriod(expression=expression, timezone=zone)
 
 

@@ -12,7 +12,7 @@ from trimtab_controller.decider.events import Decided, ExecutionChanged, Intents
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.rolling import restarts, waits
 from trimtab_controller.decider.values.decision import Decision, Scaled, Skip, describe, names_of
-from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
+from trimtab_controller.decider.values.plan_settings import AppPlans, PlanMode, PlanSettings
 from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling
@@ -147,7 +147,7 @@ NO_ROOM = Disruption(
         (
             after(),
             mixed(),
-            {"plans": PlanSettings(apps={APP: PlanMode.DRY_RUN})},
+            {"plans": PlanSettings(apps={APP: AppPlans(mode=PlanMode.DRY_RUN)})},
             "the mode of app is dry-run, see [plans]",
         ),
         (

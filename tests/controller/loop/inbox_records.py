@@ -1,7 +1,6 @@
 """Records as they come from Kafka."""
 
-from dataclasses import replace
-
+from tests.controller.decider import decider_situations as situations
 from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
 from trimtab_protocol.messages.codec import encoded
@@ -59,17 +58,8 @@ def an_ack(**changes: object) -> Ack:
 
 def a_window(end_s: float, **changes: object) -> Snapshot:
     """A window without workers."""
-    made = Snapshot(
-        cluster="c",
-        start_ms=0,
-        end_ms=round(end_s * 1000),
-        published_ms=0,
-        hosts_seen=1,
-        hosts_expected=1,
-        watermark_ms=None,
-        late_rows=0,
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    one_host = {"hosts_seen": 1, "hosts_expected": 1}
+    return situations.a_window(end_s, (), (), **{"start_ms": 0, "published_ms": 0, **one_host, **changes})
 
 
 KEY_PAIR, OLD_KEY, STRANGER = SigningKey.generate(), SigningKey.generate(), SigningKey.generate()

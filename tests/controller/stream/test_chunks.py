@@ -5,38 +5,22 @@ import pyarrow as pa
 import pytest
 import zstandard
 
+from tests.controller.decider.decider_situations import a_load, a_window, kg
 from trimtab_controller.kafka.chunks import MAX_CHUNK_BYTES, Chunk, Reassembler, read_chunk, split, unpack
 from trimtab_controller.stream.arrivals import SEEN, SMALL_HOSTS, SMALL_SAMPLES, BatchSizes, is_small, too_many
 from trimtab_controller.stream.signatures import Refused, Verdict
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.snapshot import KeyGroupWindow, Snapshot
+from trimtab_protocol.messages.snapshot import Snapshot
 
 
 def snapshot(
     end_ms: int = 20_000, *, key_groups: int = 50, cluster: str = "c", published_ms: int | None = None
 ) -> Snapshot:
     numbers = random.Random(end_ms)
-    return Snapshot(
-        cluster=cluster,
-        start_ms=end_ms - 10_000,
-        end_ms=end_ms,
-        published_ms=published_ms or end_ms + 700,
-        hosts_seen=1,
-        hosts_expected=1,
-        watermark_ms=end_ms - 5_000,
-        late_rows=0,
-        key_groups=tuple(
-            KeyGroupWindow(
-                key_group=KeyGroup(AppId("app"), OperatorId("count"), partition),
-                worker=WorkerId("w0"),
-                covered_s=10.0,
-                cpu=numbers.random(),
-                tuples_in_s=numbers.random(),
-            )
-            for partition in range(key_groups)
-        ),
-    )
+    rows = [
+        a_load(kg(partition), "w0", numbers.random(), tuples_in_s=numbers.random()) for partition in range(key_groups)
+    ]
+    return a_window(end_ms / 1000, (), rows, cluster=cluster, published_ms=published_ms or end_ms + 700)
 
 
 def received(chunk: Chunk) -> Chunk:

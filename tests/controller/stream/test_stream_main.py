@@ -12,11 +12,12 @@ import pytest
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.stream import __main__ as stream
 from trimtab_controller.stream import driver
-from trimtab_controller.stream.configuration import StreamConfiguration, StreamSettings, load, read_stream_settings
+from trimtab_controller.stream.configuration import StreamConfiguration, StreamSettings, load
 from trimtab_controller.stream.outlet import Turns
 from trimtab_controller.stream.session import keys_at_start
 from trimtab_controller.stream.signatures import Refused, Verdict
 from trimtab_process.toml_files import BadConfiguration
+from trimtab_protocol.messages.codec import CONFIGURATION, converted
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.settings.kafka import KafkaSettings
 
@@ -87,7 +88,7 @@ def test_everything_given() -> None:
         "warm_standby": False,
         "spark": {"spark.master": "local[2]", "spark.sql.shuffle.partitions": 64, "spark.ui.enabled": True},
     }
-    found = read_stream_settings(section, "stream")
+    found = converted(section, StreamSettings, "stream", CONFIGURATION)
     assert (found.window_ms, found.watermark_ms, found.patience_ms) == (60_000, 2_500, 1_800)
     assert (found.expected_hosts, found.embedded, found.warm_standby) == (frozenset({"h0", "h1"}), False, False)
     assert dict(found.spark) == {
@@ -106,7 +107,7 @@ def test_everything_given() -> None:
         ({"checkpoint_dir": "x", "expected_hosts": []}, "stream.expected_hosts: found [], expected at least one host"),
         (
             {"checkpoint_dir": "x", "expected_hosts": [7]},
-            "stream.expected_hosts[0]: found 7, expected the name of a host",
+            "stream.expected_hosts[0]: found a whole number, expected a string",
         ),
         (
             {"checkpoint_dir": "x", "expected_hosts": ["h"] * 20_001},
@@ -125,7 +126,7 @@ def test_everything_given() -> None:
 )
 def test_a_bad_section_is_refused_with_key_found_and_expected(section: dict[str, Any], complaint: str) -> None:
     with pytest.raises(BadMessage) as refused:
-        read_stream_settings(section, "stream")
+        converted(section, StreamSettings, "stream", CONFIGURATION)
     assert str(refused.value).startswith(complaint)
 
 

@@ -375,8 +375,5 @@ def agent_configuration(
         trust=trust,
         key=key,
         kafka=KafkaSettings(bootstrap_servers="simulated:9092"),
-        workers={
-            worker: WorkerConfiguration(worker=worker, capacity=CAPACITY_CORES, command=("worker",))
-            for worker in workers
-        },
+        workers={worker: WorkerConfiguration(capacity=CAPACITY_CORES, command=("worker",)) for worker in workers},
     )

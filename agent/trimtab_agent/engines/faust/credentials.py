@@ -15,9 +15,9 @@ from aiokafka.abc import AbstractTokenProvider
 from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 
 from trimtab_agent.engines.faust.waiting import in_own_thread
-from trimtab_process.private_files import read_private
-from trimtab_protocol.messages.decode import Fields
-from trimtab_protocol.settings.kafka import KafkaSettings, Sasl, Tls, for_faust, read_kafka
+from trimtab_process.kafka_section import KafkaFile
+from trimtab_protocol.messages.codec import CONFIGURATION, converted
+from trimtab_protocol.settings.kafka import KafkaSettings, Sasl, Tls, for_faust
 
 TLS_FILES: WeakKeyDictionary[ssl.SSLContext, Tls] = WeakKeyDictionary()
 """Where the contexts come from that were made here: a context itself cannot be given to another process."""
@@ -36,7 +36,7 @@ def broker_options(path: Path) -> dict[str, Any]:
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-        settings = read_kafka(Fields(document, "").fields("kafka"), read_private)
+        settings = converted(document, KafkaFile, defaults=CONFIGURATION).kafka
         return {"broker": for_faust(settings), "broker_credentials": _credentials(settings)}
     except OSError as error:
         raise BadKafkaFile(f"{error.filename or path}: {error.strerror or error}") from error

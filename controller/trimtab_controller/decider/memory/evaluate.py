@@ -14,7 +14,6 @@ prediction errors have the variance s^2 (1 + f), the smoothed loads s^2 f.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from trimtab_controller.decider.memory.unknown_load import LastLoads
 from trimtab_controller.decider.values.reasons import NotReady
@@ -73,9 +72,6 @@ class Evaluation:
     load_distance: float | None
     noise: float | None
     collocation: float | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "worker_loads", MappingProxyType(dict(self.worker_loads)))
 
 
 def follow(view: DemandView, history: LoadHistory, smoothing: float) -> tuple[DemandView, LoadHistory]:

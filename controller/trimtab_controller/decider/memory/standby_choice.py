@@ -18,7 +18,6 @@ Following a key group counts as a share of its load: as measured (`FollowingCost
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,10 +69,6 @@ class StandbyRows:
     missing: int = 0
     lacking: Mapping[KeyGroup, Mapping[HostId, int]] = field(default_factory=dict)
     warm: WarmForecast | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", MappingProxyType(dict(self.rows)))
-        object.__setattr__(self, "lacking", MappingProxyType(dict(self.lacking)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ stand in, too.
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -69,9 +68,6 @@ class Gaps:
     stale: int = 0
     share: float = 0.0
     of_workers: Mapping[WorkerId, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "of_workers", MappingProxyType(dict(self.of_workers)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

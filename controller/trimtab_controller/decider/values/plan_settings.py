@@ -9,15 +9,14 @@ it.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from trimtab_protocol.messages.codec import Most, NotSent, Range, Text, keys_of, with_keys
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
+from trimtab_protocol.messages.codec import Inline, Most, Range, Text
+from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import AppId
 
 MINUTE = timedelta(minutes=1)
@@ -31,19 +30,11 @@ MAX_EXPRESSIONS = 100
 """Expressions of `[plans] freeze`, and of `windows`."""
 
 
-class BadPeriod(ValueError):
-    """An expression or a time zone that cannot be read: what was found, and what was expected."""
-
-    def __init__(self, found: str, expected: str, *, is_zone: bool = False) -> None:
-        self.found, self.expected, self.is_zone = found, expected, is_zone
-        super().__init__(f"found {found!r}, expected {expected}")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronPeriod:
     """A cron expression of five fields, with or without a duration, in the wall time of a time zone.
 
-    Raises BadPeriod.
+    Raises BadMessage.
     """
 
     expression: str
@@ -55,12 +46,12 @@ class CronPeriod:
         zone_of(self.timezone)
         cron, lasts = self._parts()
         if lasts > LONGEST:
-            raise BadPeriod(self.expression, "a duration of at most 7d")
+            raise BadMessage(Fault.RANGE, "", self.expression, "a duration of at most 7d")
         try:
             CronSim(cron, datetime(2000, 1, 1))
         except CronSimError as error:
             expected = f"a cron expression of five fields, or one with a duration such as `for 4h` ({error})"
-            raise BadPeriod(self.expression, expected) from error
+            raise BadMessage(Fault.RANGE, "", self.expression, expected) from error
 
     def _parts(self) -> tuple[str, timedelta]:
         found = DURATION.fullmatch(self.expression)
@@ -81,29 +72,38 @@ class CronPeriod:
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of this name.  Raises BadPeriod."""
+    """The time zone of this name.  Raises BadMessage."""
     if name == "UTC":  # known also where the system has no time zones
         return UTC
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise BadPeriod(name, "a time zone that this system knows, such as Europe/Berlin", is_zone=True) from error
+        expected = "a time zone that this system knows, such as Europe/Berlin"
+        raise BadMessage(Fault.RANGE, "timezone", name, expected) from error
+
+
+Expressions = Annotated[tuple[str, ...], Most(MAX_EXPRESSIONS)]
+Zone = Annotated[str, Text(100)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTimes:
     """In `freeze` no plan for balance begins, and no size changes by itself.
 
-    If there are `windows`, no plan for balance begins outside them.  Raises BadPeriod.
+    If there are `windows`, no plan for balance begins outside them.  Raises BadMessage.
     """
 
-    freeze: Annotated[tuple[str, ...], Most(MAX_EXPRESSIONS)] = ()
-    windows: Annotated[tuple[str, ...], Most(MAX_EXPRESSIONS)] = ()
-    timezone: Annotated[str, Text(100)] = "UTC"
+    freeze: Expressions = ()
+    windows: Expressions = ()
+    timezone: Zone = "UTC"
 
     def __post_init__(self) -> None:
         zone_of(self.timezone)
-        self._periods(self.freeze + self.windows)
+        for key, expressions in (("freeze", self.freeze), ("windows", self.windows)):
+            try:
+                self._periods(expressions)
+            except BadMessage as bad:
+                raise BadMessage(bad.fault, key, bad.found, bad.expected) from bad
 
     def _periods(self, expressions: tuple[str, ...]) -> list[CronPeriod]:
         return [CronPeriod(expression=each, timezone=self.timezone) for each in expressions]
@@ -121,17 +121,6 @@ class PlanTimes:
         return "it is outside [plans] windows" if windows and not any(each.covers(at) for each in windows) else None
 
 
-def read_times(general: PlanTimes, fields: Fields) -> PlanTimes:
-    """The general times with those that are given in place of them.  Raises BadMessage."""
-    found = keys_of(PlanTimes, fields)
-    try:
-        return replace(general, **found)
-    except BadPeriod as error:
-        wrong = next((name for name in ("freeze", "windows") if error.found in found.get(name, ())), "freeze")
-        key = "timezone" if error.is_zone else wrong
-        raise BadMessage(Fault.RANGE, fields.at(key), error.found, error.expected) from error
-
-
 class PlanMode(StrEnum):
     """What the controller does with its own plans for an app."""
 
@@ -141,45 +130,47 @@ class PlanMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AppPlans:
+    """What an app has of its own; None: as all others."""
+
+    mode: PlanMode | None = None
+    freeze: Expressions | None = None
+    windows: Expressions | None = None
+    timezone: Zone | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSettings:
     """The mode of every app, and of those that have their own.  Times in seconds.
 
     `approval_s`: how long a plan waits for approval; after a rejection nothing else is proposed for so long.
-    `keep_moved_s`: how long what an operator moved stays where it is.  `times`: when plans for balance may begin;
-    `app_times` = those of apps that have their own.
+    `keep_moved_s`: how long what an operator moved stays where it is.  `times`: when plans for balance may begin.
     """
 
     mode: PlanMode = PlanMode.ACT
     approval_s: Annotated[float, Range(10.0, 7 * DAY_S)] = 1800.0
     keep_moved_s: Annotated[float, Range(0.0, 30 * DAY_S)] = 3600.0
-    apps: Annotated[Mapping[AppId, PlanMode], NotSent()] = field(default_factory=dict)
-    times: Annotated[PlanTimes, NotSent()] = PlanTimes()
-    app_times: Annotated[Mapping[AppId, PlanTimes], NotSent()] = field(default_factory=dict)
+    times: Annotated[PlanTimes, Inline()] = PlanTimes()
+    apps: Annotated[Mapping[AppId, AppPlans], Most(MAX_APPS)] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))
-        object.__setattr__(self, "app_times", MappingProxyType(dict(self.app_times)))
+        for app in self.apps:
+            try:
+                self.times_of(app)
+            except BadMessage as bad:
+                raise BadMessage(bad.fault, f"apps.{app}.{bad.path}", bad.found, bad.expected) from bad
 
     def of(self, app: AppId) -> PlanMode:
         """The mode of an app."""
-        return self.apps.get(app, self.mode)
+        return self.apps.get(app, AppPlans()).mode or self.mode
 
     def times_of(self, app: AppId) -> PlanTimes:
         """When plans for balance of an app may begin."""
-        return self.app_times.get(app, self.times)
-
-
-def read_plans(fields: Fields) -> PlanSettings:
-    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
-    general, times = with_keys(PlanSettings(), fields), read_times(PlanTimes(), fields)
-    modes: dict[AppId, PlanMode] = {}
-    own_times: dict[AppId, PlanTimes] = {}
-    if fields.has("apps"):
-        for app, at, value in fields.members("apps", limit=MAX_APPS):
-            own = Fields(value, at)
-            if own.has("mode"):
-                modes[AppId(app)] = own.choice("mode", PlanMode)
-            own_times[AppId(app)] = read_times(times, own)
-            own.done()
-    fields.done()
-    return replace(general, times=times, apps=modes, app_times=own_times)
+        if (own := self.apps.get(app)) is None:
+            return self.times
+        times = self.times
+        return PlanTimes(
+            freeze=times.freeze if own.freeze is None else own.freeze,
+            windows=times.windows if own.windows is None else own.windows,
+            timezone=own.timezone or times.timezone,
+        )

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated, Any
 
-from trimtab_protocol.messages.codec import converted, members
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, step
+from trimtab_protocol.messages.codec import CONFIGURATION, Key, Most, WrittenAs, converted, document
+from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.intents import AddRule, Intent
 from trimtab_protocol.messages.rules import MAX_RULES, Rule
 from trimtab_protocol.messages.status import MAX_STATUS_RULES
@@ -53,30 +54,32 @@ def followed(known: Iterable[KnownRule]) -> tuple[Rule, ...]:
     return tuple(each.rule for each in known if each.ignored is None)
 
 
-def read_rules(fields: Fields) -> tuple[Rule, ...]:
-    """The rules of the document, in their order.  Raises BadMessage."""
-    if not fields.has("rule"):
-        return ()
-    rules = [_read(value, path) for path, value in fields.items("rule", limit=MAX_RULES)]
+def _read_rule(found: Any) -> Rule:
+    if not isinstance(found, Mapping):
+        raise BadMessage(Fault.TYPE, "", found, "a table")
+    until = {"until": _time(found["until"])} if "until" in found else {}
+    return converted({**found, **until}, Rule, defaults=CONFIGURATION)
+
+
+def _time(value: object) -> float:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise BadMessage(Fault.TYPE, "until", str(value), "a time with its zone, such as 2026-12-01T00:00:00Z")
+    return value.timestamp()
+
+
+def _read_rules(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     known: set[str] = set()
     for place, rule in enumerate(rules):
         if rule.name in known:
-            raise BadMessage(Fault.RANGE, f"rule[{place}].name", rule.name, "a name that no other rule has")
+            raise BadMessage(Fault.RANGE, f"[{place}].name", rule.name, "a name that no other rule has")
         known.add(rule.name)
-    return tuple(rules)
+    return rules
 
 
-def _read(value: object, path: str) -> Rule:
-    if not isinstance(value, Mapping):
-        raise BadMessage(Fault.TYPE, path, value, "a table")
-    until = {"until": _time(value["until"], f"{path}.until")} if "until" in value else {}
-    rule = converted({**value, **until}, Rule, path)
-    for name in value.keys() - {each.name for each in members(Rule)}:
-        raise BadMessage(Fault.UNKNOWN, f"{path}.{step(name)}", value[name], "no such field")
-    return rule
-
-
-def _time(value: object, path: str) -> float:
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        raise BadMessage(Fault.TYPE, path, str(value), "a time with its zone, such as 2026-12-01T00:00:00Z")
-    return value.timestamp()
+RuleTable = Annotated[Rule, WrittenAs(Any, document, _read_rule)]
+RuleTables = Annotated[
+    tuple[Rule, ...],
+    WrittenAs(Annotated[tuple[RuleTable, ...], Most(MAX_RULES)], list, _read_rules),
+    Key("rule"),
+]
+"""The tables [[rule]] of controller.toml, in their order."""

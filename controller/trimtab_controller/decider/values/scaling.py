@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from trimtab_controller.decider.values.plan_settings import DAY_S
-from trimtab_protocol.messages.codec import Most, NotSent, Range, keys_of
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
+from trimtab_protocol.messages.codec import Most, Range, WrittenAs, given
+from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.intents import MAX_WORKERS
 from trimtab_protocol.messages.names import AppId
 
@@ -24,6 +24,13 @@ class Mode(StrEnum):
     OFF = "off"  # nothing, and it says nothing
     ADVISE = "advise"  # it says how many are wanted, in status and metrics
     ACT = "act"  # it also starts workers of the pool, and drains and stops workers
+
+
+def _read_own(found: Any) -> dict[str, Any]:
+    """The settings of one app, by key."""
+    if isinstance(found, dict) and "apps" in found:
+        raise BadMessage(Fault.UNKNOWN, "apps", found["apps"], "no such field")
+    return given(ScalingSettings, found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +57,24 @@ class ScalingSettings:
     max_workers: Count = MAX_WORKERS
     max_changes_per_hour: Annotated[int, Range(1, 60)] = 6
     hook: Annotated[tuple[str, ...], Most(MAX_HOOK_WORDS)] = ()
-    apps: Annotated[Mapping[AppId, Mapping[str, Any]], NotSent()] = field(default_factory=dict)
+    apps: Annotated[Mapping[AppId, Annotated[Mapping[str, Any], WrittenAs(Any, dict, _read_own)]], Most(MAX_APPS)] = (
+        field(default_factory=dict)
+    )
 
     def __post_init__(self) -> None:
         if not self.min_utilisation < self.target_utilisation <= self.max_utilisation:
             band = f"{self.min_utilisation:g} < {self.target_utilisation:g} <= {self.max_utilisation:g}"
-            raise ValueError(f"min_utilisation < target_utilisation <= max_utilisation does not hold: {band}")
+            raise self._contradiction(f"min_utilisation < target_utilisation <= max_utilisation does not hold: {band}")
         if self.min_workers > self.max_workers:
-            raise ValueError(f"min_workers {self.min_workers} is above max_workers {self.max_workers}")
+            raise self._contradiction(f"min_workers {self.min_workers} is above max_workers {self.max_workers}")
+        for app in self.apps:
+            try:
+                self.of(app)
+            except BadMessage as bad:
+                raise BadMessage(bad.fault, f"apps.{app}", bad.found, bad.expected) from None
+
+    def _contradiction(self, expected: str) -> BadMessage:
+        return BadMessage(Fault.RANGE, "", "settings that contradict each other", expected)
 
     def of(self, app: AppId) -> "ScalingSettings":
         """The settings of an app: the general ones, with its own in place of them."""
@@ -69,26 +86,3 @@ class ScalingSettings:
             key if key == "hook" else f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value:g}"
             for key, value in sorted(self.apps.get(app, {}).items())
         )
-
-
-def read_scaling(fields: Fields) -> ScalingSettings:
-    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
-    general = _combined(ScalingSettings(), keys_of(ScalingSettings, fields), fields)
-    apps: dict[AppId, Mapping[str, Any]] = {}
-    if fields.has("apps"):
-        for name, path, value in fields.members("apps", limit=MAX_APPS):
-            own = Fields(value, path)
-            found = keys_of(ScalingSettings, own)
-            own.done()
-            _combined(general, found, own)
-            apps[AppId(name)] = found
-    fields.done()
-    return replace(general, apps=apps)
-
-
-def _combined(general: ScalingSettings, found: Mapping[str, Any], fields: Fields) -> ScalingSettings:
-    """The general settings with those that were found; raises BadMessage where they contradict each other."""
-    try:
-        return replace(general, **found)
-    except ValueError as error:
-        raise BadMessage(Fault.RANGE, fields.path, "settings that contradict each other", str(error)) from error

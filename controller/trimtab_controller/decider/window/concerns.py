@@ -74,10 +74,6 @@ class ClusterUse:
     workers: Mapping[WorkerId, WorkerUse] = field(default_factory=dict)
     backlogs: Mapping[AppId, Growth] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
-        object.__setattr__(self, "backlogs", MappingProxyType(dict(self.backlogs)))
-
     @property
     def over_capacity(self) -> frozenset[WorkerId]:
         """The workers that have used, or been asked for, more than their capacity for several windows."""

@@ -23,7 +23,6 @@ along the measured flows between key groups, as the autoscalers DS2 and Flink's 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,10 +205,6 @@ class WindowDemands:
 
     key_groups: Mapping[OperatorKey, Floats]
     workers: Mapping[WorkerId, WorkerDemand]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key_groups", MappingProxyType(dict(self.key_groups)))
-        object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
 
     def of_table(self, table: OwnedTable) -> OwnedTable:
         """The table with demand for load; a load that is unknown (NaN), or whose demand is, stays as it is."""

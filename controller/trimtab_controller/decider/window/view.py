@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -128,7 +127,6 @@ class AppView:
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))
         object.__setattr__(self, "kept", OwnedTable.of(self.app, self.kept))
-        object.__setattr__(self, "flows", MappingProxyType(dict(self.flows)))
 
     @classmethod
     def of(cls, view: "AppView", **more: object) -> Self:
@@ -255,11 +253,6 @@ class DemandView(AppView):
     """Plug-ins count the tuples that skip the broker, and have seen none."""
     following_share: float | None = None
     """What it costs to follow a key group, as a share of its load; None = not measured."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "rooms", MappingProxyType(dict(self.rooms)))
-        object.__setattr__(self, "remote_costs", MappingProxyType(dict(self.remote_costs)))
 
     @cached_property
     def places(self) -> Places:

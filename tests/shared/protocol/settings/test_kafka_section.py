@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_protocol.messages.decode import BadMessage, Fields
+from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.settings.kafka import KafkaSettings, for_faust, for_java, for_librdkafka, read_kafka
 from trimtab_protocol.settings.listen import Listen, read_listen
 
@@ -25,7 +25,7 @@ def text_of(path: Path) -> str:
 
 
 def read(text: str) -> KafkaSettings:
-    return read_kafka(Fields(tomllib.loads(text), "kafka"), text_of)
+    return read_kafka(tomllib.loads(text), text_of)
 
 
 def test_without_security_nothing_is_said_about_it() -> None:
@@ -132,48 +132,48 @@ def test_a_password_shows_itself_nowhere() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "kafka.bootstrap_servers: missing, expected"),
+        ("", "bootstrap_servers: missing, expected"),
         (
             SERVERS + OAUTH.replace("https", "http"),
-            "kafka.sasl.token_endpoint: found 'another text', expected an address",
+            "sasl.token_endpoint: found 'another text', expected an address",
         ),
         (
             SERVERS + OAUTH.replace("lkc-1", "a,b"),
-            "kafka.sasl.extensions.logicalCluster: found 'logicalCluster', expected",
+            "sasl.extensions.logicalCluster: found 'logicalCluster', expected",
         ),
-        (SERVERS + OAUTH.replace("client_id", "username"), "kafka.sasl.client_id: missing, expected"),
-        (SERVERS + "colour = 1\n", "kafka.colour: found a whole number, expected no such field"),
-        (SERVERS + 'settings = { "linger.ms" = 5 }\n', "kafka.settings: found an object, expected no such"),
-        (SERVERS + 'client = { "group.id" = "x" }\n', "kafka.client.group.id: found 'group.id', expected a setting"),
-        (SERVERS + 'client = { "max.in.flight" = 5 }\n', "kafka.client.max.in.flight: found 'max.in.flight', expected"),
+        (SERVERS + OAUTH.replace("client_id", "username"), "sasl.client_id: missing, expected"),
+        (SERVERS + "colour = 1\n", "colour: found a whole number, expected no such field"),
+        (SERVERS + 'settings = { "linger.ms" = 5 }\n', "settings: found an object, expected no such"),
+        (SERVERS + 'client = { "group.id" = "x" }\n', "client.group.id: found 'group.id', expected a setting"),
+        (SERVERS + 'client = { "max.in.flight" = 5 }\n', "client.max.in.flight: found 'max.in.flight', expected"),
         (
             SERVERS + 'client = { "linger.ms" = 0.5 }\n',
-            "kafka.client.linger.ms: found a number, expected a text, a whole",
+            "client.linger.ms: found a number, expected a text, a whole",
         ),
-        (SERVERS + TLS + 'client = { "security.protocol" = "ssl" }\n', "kafka.client.security.protocol: found"),
-        (SERVERS + SASL + 'client = { "sasl.password" = "x" }\n', "kafka.client.sasl.password: found 'sasl.password'"),
-        (SERVERS + 'tls = { key = "own.key" }\n', "kafka.tls: found 'one of certificate and key', expected both"),
+        (SERVERS + TLS + 'client = { "security.protocol" = "ssl" }\n', "client.security.protocol: found"),
+        (SERVERS + SASL + 'client = { "sasl.password" = "x" }\n', "client.sasl.password: found 'sasl.password'"),
+        (SERVERS + 'tls = { key = "own.key" }\n', "tls: found 'one of certificate and key', expected both"),
         (
             SERVERS + 'tls = {}\nclient = { "enable.ssl.certificate.verification" = false }\n',
-            "kafka.client.enable.ssl.certificate.verification: found 'false', expected true, or no tls",
+            "client.enable.ssl.certificate.verification: found 'false', expected true, or no tls",
         ),
-        (SERVERS + 'tls = { cafile = "x" }\n', "kafka.tls.cafile: found a string, expected no such field"),
-        (SERVERS + SASL.replace("SCRAM-SHA-512", "MD5"), "kafka.sasl.mechanism: found 'MD5', expected one of PLAIN"),
+        (SERVERS + 'tls = { cafile = "x" }\n', "tls.cafile: found a string, expected no such field"),
+        (SERVERS + SASL.replace("SCRAM-SHA-512", "MD5"), "sasl.mechanism: found 'MD5', expected one of PLAIN"),
         (
             SERVERS + SASL.replace("password_file", "password"),
-            "kafka.sasl.password: found a string, expected password_file",
+            "sasl.password: found a string, expected password_file",
         ),
         (
             SERVERS + SASL.replace('"pw"', '"gone"'),
-            "kafka.sasl.password_file: found 'a path', expected a readable file",
+            "sasl.password_file: found 'a path', expected a readable file",
         ),
         (
             SERVERS + SASL.replace('"pw"', '"two"'),
-            "kafka.sasl.password_file: found 'another file', expected a file of one line",
+            "sasl.password_file: found 'another file', expected a file of one line",
         ),
         (
             SERVERS + SASL.replace('"pw"', '"none"'),
-            "kafka.sasl.password_file: found 'another file', expected a file of one",
+            "sasl.password_file: found 'another file', expected a file of one",
         ),
     ],
 )
@@ -203,11 +203,11 @@ def test_a_fault_is_named(text: str, complaint: str) -> None:
     ],
 )
 def test_a_place_to_listen_that_is_none(text: Any) -> None:
-    with pytest.raises(BadMessage, match=r"metrics.listen: found"):
-        read_listen(Fields({"listen": text}, "metrics"))
+    with pytest.raises(BadMessage, match="found"):
+        read_listen(text)
 
 
 def test_places_to_listen() -> None:
-    assert read_listen(Fields({"listen": "[::1]:9101"}, "metrics")) == Listen(address="::1", port=9101)
-    assert read_listen(Fields({"listen": "h0.example.:1"}, "metrics")) == Listen(address="h0.example.", port=1)
-    assert read_listen(Fields({"listen": "127.0.0.1:1"}, "metrics")) == Listen(address="127.0.0.1", port=1)
+    assert read_listen("[::1]:9101") == Listen(address="::1", port=9101)
+    assert read_listen("h0.example.:1") == Listen(address="h0.example.", port=1)
+    assert read_listen("127.0.0.1:1") == Listen(address="127.0.0.1", port=1)

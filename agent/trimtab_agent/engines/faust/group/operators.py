@@ -7,7 +7,6 @@ The app's author names operators.  Topics without a name form one operator per p
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from trimtab_protocol.messages.names import OperatorId
 
@@ -43,7 +42,6 @@ class Layout:
     changelogs: frozenset[str]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "named", MappingProxyType(dict(self.named)))
         seen: set[str] = set()
         for operator, topics in self.named.items():
             if twice := seen & topics:
