@@ -53,18 +53,7 @@ class Job:
             cpu = rate * (WORK_S + (0.0 if direct else END_S))
             for each in (head, tail):
                 used[self.owner[each]] += cpu
-                rows.append(
-                    KeyGroupWindow(
-                        key_group=each,
-                        worker=self.owner[each],
-                        covered_s=WINDOW_S,
-                        cpu=cpu,
-                        tuples_in_s=rate,
-                        tuples_out_s=rate,
-                        state_bytes=1_000_000,
-                        backlog=0,
-                    )  # fmt: skip
-                )
+                rows.append(self._row(each, cpu, rate))
             direct_s = rate if direct else 0.0
             pairs.append(PairWindow(source=head, target=tail, tuples_s=rate, bytes_s=10.0 * rate, direct_s=direct_s))
         every = [WorkerId(f"w{place}") for place in range(WORKERS + POOL)]
@@ -72,6 +61,12 @@ class Job:
         nodes = [self._node(worker, used.get(worker)) for worker in every]
         seen = snapshot_of(CLUSTER, start_s, WINDOW_S, hosts=hosts, nodes=nodes, key_groups=rows)
         return replace(seen, pairs=tuple(pairs))
+
+    def _row(self, key_group: KeyGroup, cpu: float, rate: float) -> KeyGroupWindow:
+        return KeyGroupWindow(
+            key_group=key_group, worker=self.owner[key_group], covered_s=WINDOW_S, cpu=cpu, tuples_in_s=rate,
+            tuples_out_s=rate, state_bytes=1_000_000, backlog=0,
+        )  # fmt: skip
 
     def here(self, at: float) -> list[WorkerId]:
         return [worker for worker, since in self.running.items() if since <= at]
@@ -87,9 +82,10 @@ class Job:
 
 class Controller(PlayedController):
     def __init__(self, job: Job) -> None:
+        settings = Settings(remote_tuple_cpu_s=2.0 * END_S, max_migrations=4, min_interval_s=60.0)
         super().__init__(
-            APP, cluster=CLUSTER, window_s=WINDOW_S, answers=self._answered, needs=Requirements(),
-            settings=Settings(remote_tuple_cpu_s=2.0 * END_S, max_migrations=4, min_interval_s=60.0), looks=3000, scaling=ScalingSettings(mode=Mode.ACT),
+            APP, cluster=CLUSTER, window_s=WINDOW_S, answers=self._answered, needs=Requirements(), settings=settings,
+            looks=3000, scaling=ScalingSettings(mode=Mode.ACT),
         )  # fmt: skip
         self.job = job
 
