@@ -185,6 +185,7 @@ class Decider:
         previous = self.known.snapshot
         if previous is not None and snapshot.end_ms <= previous.end_ms:
             return []  # a repetition, or out of order
+        self._situation.sizes.wait_no_longer(snapshot.end_ms / 1000.0)
         measured = self.record(now, snapshot)
         forgotten = self._forgotten(now, snapshot) if self._situation.acts else []
         return [*measured, *forgotten, *(self._next(now) if self._wanted is None else self._before_windows(now))]

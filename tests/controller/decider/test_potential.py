@@ -23,7 +23,7 @@ from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.decider.values.settings import Settings
 from trimtab_controller.solver.answer import Answer, Method, NoAnswer
 from trimtab_controller.solver.balance import answer as solved
-from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import PairWindow
@@ -50,7 +50,7 @@ class Job:
     asked: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.owners = {}
+        self.owners: dict[KeyGroup, WorkerId] = {}
         for place, loads in enumerate(self.loads):
             for _ in loads:
                 self.owners[kg(len(self.owners))] = WorkerId(f"w{place}")
@@ -254,6 +254,36 @@ def test_a_search_that_was_cut_short_counts_only_for_what_it_has_found(changes: 
     known = {**plans("w01", "w02", "w03", complete=False), **plans("w02", "w03", **changes)}
     found = verdict(facts(4, 1.2, asks=True, potentials=known))
     assert (found.wanted, found.detail.endswith(rests)) == (wanted, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "waits", "rests"),
+    [
+        ({"saving": 1.0}, True, SOLVER),
+        ({"saving": 1.0, "in_time": False}, True, SOLVER),
+        ({"saving": 0.5}, False, SOLVER),
+        ({"saving": 0.5, "in_time": False}, True, PASS),
+        ({"saving": 1.0, "complete": False}, False, SOLVER),
+        ({"saving": 1.0, "loads": {WorkerId("w00"): 0.9}}, False, SOLVER),
+    ],
+)
+def test_of_a_saving_that_was_not_searched_for_to_the_end_the_pass_may_find_more(
+    changes: dict, waits: bool, rests: str
+) -> None:
+    known = plans("w00", "w01", "w02", "w03", **changes)
+    found = verdict(facts(4, 3.6, asks=True, saving=0.9, potentials=known))
+    assert (found.due, found.detail.endswith(rests)) == (not waits, True)
+
+
+def test_a_change_waits_for_the_solver_for_one_window_at_most() -> None:
+    job = again(UNEVEN)
+    job.play(1)
+    actions = job.decider.on_event(1021.0, job.window())
+    asked = of_type(Solve, actions[-1])
+    assert job.decider.on_event(1031.0, job.window()) == [], "the solver is still busy, and one question is open"
+    assert (job.verdict.due, job.verdict.drain, job.verdict.detail.endswith(PASS)) == (True, ("w0",), True)
+    late = SolverAnswered(answer=solved(question_of(asked.view, job.settings, 10.0), Ticks()))
+    assert resized(job.decider.on_event(1032.0, late)).drain == ("w0", "w1")
 
 
 def test_an_answer_to_another_question_is_none() -> None:

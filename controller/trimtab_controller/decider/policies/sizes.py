@@ -201,6 +201,12 @@ class SizeRounds:
         }
         self._potentials = {app: answers for app, answers in kept.items() if answers}
 
+    def wait_no_longer(self, at: float) -> None:
+        """A window that ends at `at` comes: what the last one asked and nobody has answered has no answer."""
+        for app, verdict in self.verdicts.items():
+            if verdict.asks is not None:
+                self._potentials.setdefault(app, {})[verdict.asks.remain] = _Answered(at=at, plan=None)
+
     def answered(self, app: AppId, remain: frozenset[WorkerId], at: float, plan: PotentialLoads | None) -> None:
         """The solver has answered about a window that ended at `at`: judge the last window again by that."""
         self._potentials.setdefault(app, {})[remain] = _Answered(at=at, plan=plan)

@@ -90,11 +90,9 @@ def solves(facts: SizeFacts, settings: ScalingSettings, remain: frozenset[Worker
     return fits if fits or plan.in_time else None
 
 
-def rests_on(facts: SizeFacts, settings: ScalingSettings, remain: frozenset[WorkerId]) -> str:
-    """Which potential plan the size rests on; empty while the solver is still to be asked."""
-    if to_ask(facts, remain):
-        return ""
-    if solves(facts, settings, remain) is not None:
+def rests_on(facts: SizeFacts, *, solver: bool) -> str:
+    """Which potential plan the size rests on: the solver's, or that of the pass that stands in for it."""
+    if solver:
         return "; potential plan: solver"
     return f"; potential plan: one pass{', as the solver gave no answer' if facts.potentials else ''}"
 

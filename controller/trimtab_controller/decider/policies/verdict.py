@@ -163,15 +163,17 @@ def _by_demand(facts: SizeFacts, settings: ScalingSettings) -> _Aim:
             return _Aim(wanted=present, why=f"{why}, but {_waits(facts)}")
         kept = facts.kept_for()
         some = leavers(kept, settings)
-        rests = "" if some.remain is None else rests_on(kept, settings, some.remain)
-        if not some.workers:
-            by = "" if kept is facts or not leavers(facts, settings).workers else f" at {facts.ahead.later}"
-            return _Aim(wanted=present, why=f"{why}, but {some.obstacle}{by}", rests=rests)
-        gone, asks = tuple(worker.id for worker in some.workers), None
+        asks, rests = None, ""
         if some.remain is not None and to_ask(kept, some.remain):
             times = kept.demand / facts.demand if facts.demand else 1.0
             distance = allowed_distance(kept, settings, some.remain) / times
             asks = SizeQuestion(remain=some.remain, load_distance=distance)
+        elif some.remain is not None:
+            rests = rests_on(kept, solver=solves(kept, settings, some.remain) is not None)
+        if not some.workers:
+            by = "" if kept is facts or not leavers(facts, settings).workers else f" at {facts.ahead.later}"
+            return _Aim(wanted=present, why=f"{why}, but {some.obstacle}{by}", rests=rests)
+        gone = tuple(worker.id for worker in some.workers)
         return _Aim(wanted=present - len(gone), why=why, drain=gone, asks=asks, rests=rests)
     else:
         why = f"inside band {settings.min_utilisation:.0%} to {settings.max_utilisation:.0%}"
@@ -261,10 +263,13 @@ def _unless_collocated(aim: _Aim, facts: SizeFacts, settings: ScalingSettings) -
         return aim, ""
     if to_ask(facts, remain):
         return replace(aim, asks=SizeQuestion(remain=remain)), ""
-    aim = replace(aim, rests=rests_on(facts, settings, remain))
-    plan, told = facts.potentials.get(remain), solves(facts, settings, remain)
-    saving = facts.saving if plan is None or told is None else plan.saving if told else 0.0
+    plan, fits = facts.potentials.get(remain), solves(facts, settings, remain)
+    saving = plan.saving if plan is not None and fits else 0.0
+    solver = plan is not None and (plan.in_time or enough(saving))
+    if not solver:
+        saving = facts.saving
     waits = saving > 0.0 and enough(saving)
+    aim = replace(aim, rests=rests_on(facts, solver=solver))
     return aim, f"waiting for collocation, which saves {saving:.2f} cores" if waits else ""
 
 
