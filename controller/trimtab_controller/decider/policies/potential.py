@@ -42,12 +42,12 @@ class PotentialLoads:
 
 
 def potential_wanted(view: PlannableView, question: SizeQuestion, settings: Settings) -> PotentialWanted:
-    """The question about a view that plans are made with.  What has to wait in one round moves in a later one."""
+    """The question about a view that plans are made with.  What stays or waits in this round moves in a later one."""
     distance = settings.load_distance if question.load_distance is None else question.load_distance
     workers = tuple(
         worker if worker.id in question.remain else replace(worker, draining=True) for worker in view.workers
     )
-    asked = replace(view, workers=workers, later=(), potential=distance)
+    asked = replace(view, workers=workers, pinned=frozenset(), later=(), potential=distance)
     return PotentialWanted(view=asked, remain=question.remain)
 
 
