@@ -197,6 +197,17 @@ def test_collocation_that_does_not_pay_for_its_restores_holds_up_no_new_worker()
     assert by_pass.verdict.detail.endswith(f"waiting for collocation, which saves 0.30 cores{PASS}")
 
 
+def test_what_an_autoscaler_follows_does_not_change_while_the_solver_is_asked_again() -> None:
+    advise = replace(QUICK, mode=Mode.ADVISE)
+    job = talking(EVEN, settings=COLLOCATING, state_bytes=[10**12] * 20, scaling=advise)
+    job.play()
+    assert (job.verdict.due, job.verdict.desired) == (True, 3)
+    while job.at < 1020.0 + STANDS_S:
+        asked = [each for each in job.decider.on_event(job.at + 11.0, job.window()) if isinstance(each, Solve)]
+        assert (job.verdict.due, job.verdict.desired) == (True, 3)
+        assert bool(asked) == (job.at == 1020.0 + STANDS_S)
+
+
 def test_a_dry_run_asks_the_same_and_changes_nothing() -> None:
     job = talking(ODD, settings=COLLOCATING, scaling=replace(QUICK, target_utilisation=0.8), acting=False)
     job.decider.record(1011.0, job.window().snapshot)

@@ -218,6 +218,9 @@ class SizeRounds:
         self._needs.pop(app, None)
         if need is not None:
             self._needs[app] = need
+        before = self.verdicts.get(app)
+        if verdict.asks is not None and before is not None and before.due:
+            return replace(before, asks=verdict.asks)  # what has been told stands until the solver is heard again
         return self._with_settings(verdict)
 
     def _with_settings(self, verdict: SizeVerdict) -> SizeVerdict:
@@ -413,7 +416,7 @@ class SizeRounds:
     def _saving(self, view: SmoothedView, facts: SizeFacts, settings: ScalingSettings) -> tuple[float, float]:
         """Cores that collocation saves by one pass, and at all, where that could spare a worker.
 
-        None where a plan was last sought in vain.
+        Nothing where a plan was last sought in vain.
         """
         enough = facts.utilisation <= settings.max_utilisation
         if self.method is not Method.ALBIC or view.app in self._settled or enough:
