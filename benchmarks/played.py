@@ -49,10 +49,12 @@ class PlayedController:
         answers: Callable[[float, Command], Iterable[Ack]],
         needs: Requirements,
         acts_on: tuple[type, ...] = ACTED_ON,
+        settings: Settings = Settings(),  # noqa: B008 - frozen
+        looks: int = SEARCH_LOOKS,
         **options: Any,
     ) -> None:
         self._app, self._window_s, self._answers, self._acts_on = app, window_s, answers, acts_on
-        self._settings = Settings()
+        self._settings, self._looks = settings, looks
         self._execution = ExecutionMachine(cluster, executing.ExecutionLimits(), Execution(generation=GENERATION))
         self.decider = Decider(self._settings, needs, self._execution.state, acting=True, **options)
         self.decision: object = None
@@ -80,7 +82,7 @@ class PlayedController:
             match action:
                 case deciding.Solve(view=view):
                     looks = itertools.count()
-                    question = question_of(view, self._settings, SEARCH_LOOKS)
+                    question = question_of(view, self._settings, self._looks)
                     found = answer(question, clock=lambda: float(next(looks)))  # noqa: B023 - called at once
                     self._decide(now, deciding.SolverAnswered(answer=found))
                 case deciding.Decided(decision=decision):

@@ -27,6 +27,7 @@ from trimtab_controller.decider.policies.admission import SolveWanted
 from trimtab_controller.decider.policies.first import FirstPlacements
 from trimtab_controller.decider.policies.judgement import blocked_drains, noted
 from trimtab_controller.decider.policies.order import CLUSTER, REST, AppOrder, DecisionPolicy, Policies, Situation
+from trimtab_controller.decider.policies.potential import PotentialWanted
 from trimtab_controller.decider.policies.sizes import SizeRounds
 from trimtab_controller.decider.policies.workers import is_to_start_soon
 from trimtab_controller.decider.values.decision import Adopted, Decision, Planned, Proposed, Skip, not_ready
@@ -75,7 +76,7 @@ class Decider:
         self._needs = needs
         self._turns = AppOrder()
         self._policies = Policies(self._situation, FirstPlacements(first), self._turns)
-        self._wanted: SolveWanted | None = None
+        self._wanted: SolveWanted | PotentialWanted | None = None
         self._stale_at: float | None = None
         self._again_at: float | None = None  # when a plan or stop ended, or an act may have left others undone
         self._others: tuple[Skip, ...] = ()  # why the apps behind the one that is told of get no plan
@@ -184,6 +185,7 @@ class Decider:
         previous = self.known.snapshot
         if previous is not None and snapshot.end_ms <= previous.end_ms:
             return []  # a repetition, or out of order
+        self._situation.sizes.wait_no_longer(snapshot.end_ms / 1000.0)
         measured = self.record(now, snapshot)
         forgotten = self._forgotten(now, snapshot) if self._situation.acts else []
         return [*measured, *forgotten, *(self._next(now) if self._wanted is None else self._before_windows(now))]
@@ -212,7 +214,7 @@ class Decider:
         actions: list[Action] = []
         while True:
             found = self._decide(now, after_act=after_act)
-            if isinstance(found, SolveWanted):
+            if isinstance(found, SolveWanted | PotentialWanted):
                 self._wanted = found
                 return [*actions, Solve(view=found.view)]
             if not (isinstance(found, Skip) and self._turns.spoken):
@@ -222,7 +224,7 @@ class Decider:
                 return actions
             self._turns.decided(found.app)
 
-    def _decide(self, now: float, *, after_act: bool = False) -> Decision | SolveWanted:
+    def _decide(self, now: float, *, after_act: bool = False) -> Decision | SolveWanted | PotentialWanted:
         """The first answer in the order of policies; apps for which a plan was last sought in vain come last."""
         known, self._others = self.known, ()
         cluster = [policy for policy in CLUSTER if policy.forbids or not after_act]
@@ -272,6 +274,11 @@ class Decider:
         wanted, self._wanted = self._wanted, None
         if wanted is None:
             return []
+        if isinstance(wanted, PotentialWanted):
+            self._policies.answered(now, wanted, answer)
+            self._turns.again(self._spoken_of)
+            self._spoken_of = set()
+            return self._next(now)
         decision = self._policies.conclude(now, wanted, answer)
         self._turns.answered(now, wanted.view.app, planned=isinstance(decision, Planned | Proposed))
         blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
@@ -286,12 +293,16 @@ class Decider:
     # --- for those who ask what would be --------------------------------------------------------------------------
 
     def preview(self, now: float, solve: Callable[[PlannableView], Answer | NoAnswer]) -> Decision:
-        """What a dry run would decide now; `solve` is called when a plan is wanted.  The decider does not change."""
+        """What a dry run would decide now; `solve` is called when a plan is wanted.
+
+        Only what it says of potential plans is remembered.
+        """
         if self._situation.acting:
             raise ValueError("only a dry run has a preview: the decisions of an acting decider are carried out")
         if self.known.snapshot is None:
             return not_ready(NOTHING_SEEN)
-        found = self._decide(now)
+        while isinstance(found := self._decide(now), PotentialWanted):
+            self._policies.answered(now, found, solve(found.view))
         return self._policies.conclude(now, found, solve(found.view)) if isinstance(found, SolveWanted) else found
 
     def view_to_plan(self, now: float, view: SmoothedView, *wishes: Intent) -> PlannableView:

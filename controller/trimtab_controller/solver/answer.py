@@ -28,6 +28,8 @@ class Question:
     state is already, None = nowhere, or no disk and no memory is small enough to matter.  `pinned` key groups stay
     where they are, None = none does.  `flows` and `charge` with ALBIC only; `charge` = the load that the move of each
     key group must save at least.
+
+    `potential`: no plan to carry out is wanted, but the loads that one with free moves would reach.
     """
 
     load: "NDArray[np.float64]"  # (K,)
@@ -48,6 +50,7 @@ class Question:
     pinned: "NDArray[np.bool_] | None" = None  # (K,)
     placing: "Placing | None" = None
     charge: "NDArray[np.float64] | None" = None  # (K,)
+    potential: bool = False
 
     @property
     def rows(self) -> int:
@@ -116,12 +119,25 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Potential:
+    """What the plan with free moves reaches.
+
+    `loads` (N,) = of each worker, in the unit of loads.  `left` = key groups that cannot leave workers being drained.
+    `in_time`: the search came to its end; otherwise a better plan may exist.
+    """
+
+    loads: tuple[float, ...]
+    left: int
+    in_time: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A plan: moves as (key group, target), given by their indices in the question.
 
     `before` and `load_distance` are in pp, with ALBIC the latter with the loads after its collocations, the bound with
     those before.  `fallback`: Flux answered, because the solver did not.
-    `collocation`: with ALBIC only.
+    `collocation`: with ALBIC only.  `potential`: only where that was the question, and then there are no moves.
     """
 
     moves: tuple[tuple[int, int], ...]
@@ -133,6 +149,7 @@ class Answer:
     fallback: bool = False
     stuck: tuple[Stuck, ...] = ()
     collocation: Collocation | None = None
+    potential: Potential | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_controller.plan import Collocation
-from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question, Stuck
+from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Potential, Question, Stuck
 from trimtab_models.balance.drain import Alert, Obstacle
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.hosts import HostLimits, solve_on_hosts
@@ -122,6 +122,8 @@ def collocation_problem_of(question: Question) -> "CollocationProblem":
 def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:
     """The best plan that the method finds within the time limit."""
     started = clock()
+    if question.potential:
+        return _potential(question, clock)
     if question.method is Method.ALBIC:
         return _collocating(question, clock)
     problem = problem_of(question)
@@ -169,6 +171,34 @@ def _collocating(question: Question, clock: Callable[[], float]) -> Answer | NoA
     bound = min(found.lower_bound, predicted)  # collocation may lower loads below what balancing alone can reach
     collocation = _collocation(question, problem, balanced.allocation)
     return replace(found, collocation=collocation, load_distance=predicted, lower_bound=bound)
+
+
+def _potential(question: Question, clock: Callable[[], float]) -> Answer | NoAnswer:
+    """What a plan with free moves reaches."""
+    started = clock()
+    problem, stop = collocation_problem_of(question), Deadline(clock, started + question.time_limit_s)
+    if question.method is Method.ALBIC:
+        from trimtab_models.albic.potential import potential
+
+        allocation = potential(problem, limits_of(question), stop=stop, seed=question.seed)
+    else:
+        result = _balanced(question, problem.balance, stop)
+        allocation = result if isinstance(result, Infeasible) else result.allocation
+    if isinstance(allocation, Infeasible):
+        return NoAnswer(reason=allocation.reason)
+    balance = problem.balance
+    loads = np.bincount(allocation, problem.loads(allocation), len(balance.capacity))
+    return Answer(
+        moves=(),
+        status=PlanStatus.FEASIBLE.value,
+        before=evaluate(balance, balance.home).load_distance,
+        load_distance=evaluate(problem.predicted(allocation), allocation).load_distance,
+        lower_bound=0.0,
+        solve_s=clock() - started,
+        potential=Potential(
+            loads=tuple(loads.tolist()), left=int(balance.to_leave(allocation).sum()), in_time=not stop()
+        ),
+    )
 
 
 def _plain(question: Question, problem: BalanceProblem, stop: StopRule) -> BalanceResult | None:

@@ -140,7 +140,12 @@ def _send(connection: Connection, question: Question) -> None:
 
 
 def instead_or_nothing(question: Question) -> Answer | NoAnswer:
-    """The plan of Flux, computed in this process within the same limit; an error becomes a NoAnswer."""
+    """The plan of Flux, computed in this process within the same limit; an error becomes a NoAnswer.
+
+    Flux says nothing about a potential plan.
+    """
+    if question.potential:
+        return NoAnswer(reason="the solver did not answer")
     from trimtab_controller.solver.balance import answer_instead
 
     try:

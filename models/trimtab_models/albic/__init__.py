@@ -1,4 +1,1 @@
-"""Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA as a baseline.
-
-Only tests call `scaling` so far.
-"""
+"""Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA as a baseline."""

@@ -107,7 +107,10 @@ class CollocationProblem:
 
     def moved_to(self, allocation: Ints) -> "CollocationProblem":
         """The problem after the moves to `allocation`, with the loads predicted there."""
-        return replace(self, balance=replace(self.balance, home=allocation, load=self.loads(allocation)))
+        balance, evicted = self.balance, self.balance.evicted
+        if evicted is not None:
+            evicted = evicted & (allocation == balance.home)
+        return replace(self, balance=replace(balance, home=allocation, load=self.loads(allocation), evicted=evicted))
 
     def unlimited(self) -> "CollocationProblem":
         """The problem without budgets."""

@@ -61,7 +61,7 @@ def verdict(seen: SizeFacts, settings: ScalingSettings = ACT, held_s: float = 72
         for direction in (SizeDirection.OUT, SizeDirection.IN)
     ]
     found = [judge(seen, settings, need=need, **changes)[0] for need in needs]  # type: ignore[arg-type]
-    return next((each for each in found if each.due), found[0])
+    return next((each for each in found if each.due or each.asks), found[0])
 
 
 def word(workers: int) -> Scale:

@@ -16,6 +16,7 @@ from trimtab_controller.decider.events import (
     SolverAnswered,
 )
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.policies.instance import question_of
 from trimtab_controller.decider.values.decision import Decision, Resized, Skip, describe, names_of
 from trimtab_controller.decider.values.plan_settings import AppPlans, PlanSettings
 from trimtab_controller.decider.values.reasons import ConcernKind, SkipReason
@@ -24,6 +25,7 @@ from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange, WorkerScaling
 from trimtab_controller.solver.answer import Method
+from trimtab_controller.solver.balance import answer as solved
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, RollingRestart, Scale, Undrain
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -66,7 +68,15 @@ def started(worker: WorkerId = W1, phase: ScalingPhase = ScalingPhase.DONE, at: 
 
 
 def decisions(made: Decider, cpu: float, *pool: WorkerId, windows: int = 2) -> list[Decision]:
-    return [only(made.on_event(1011.0 + 10.0 * n, seen(1010.0 + 10.0 * n, cpu, *pool))) for n in range(windows)]
+    """Of so many windows; the solver answers."""
+    found = []
+    for number in range(windows):
+        actions = made.on_event(1011.0 + 10.0 * number, seen(1010.0 + 10.0 * number, cpu, *pool))
+        if isinstance(actions[-1], Solve):
+            question = question_of(actions[-1].view, SETTINGS, 1.0)
+            actions = made.on_event(1012.0 + 10.0 * number, SolverAnswered(answer=solved(question)))
+        found.append(only(actions))
+    return found
 
 
 def test_workers_of_the_pool_are_started_when_the_need_has_lasted() -> None:
@@ -313,9 +323,9 @@ def test_with_albic_collocation_comes_before_more_workers_until_a_plan_is_sought
     arrive(1010.0)
     [solve] = arrive(1020.0) or [None]
     assert solve is None, "the solver is still asked about the first window"
-    assert made.known.sizes[APP].detail.endswith("which saves 1.10 cores in the potential plan")
+    assert made.known.sizes[APP].asks is not None
     nothing = SolverAnswered(answer=replace(answer().answer, moves=(), load_distance=15.0))
-    [decided] = made.on_event(1021.5, nothing)
+    [decided, *_] = made.on_event(1021.5, nothing)
     assert decided.decision.reason is SkipReason.NOTHING_BETTER
     grown = arrive(1030.0)
     assert isinstance(only(grown), Resized)

@@ -90,7 +90,7 @@ def test_while_key_groups_are_blocked_no_worker_leaves_and_what_others_need_is_a
 
 def test_collocation_that_may_save_enough_comes_first_unless_the_app_is_over_its_capacity() -> None:
     found = verdict(facts(4, 3.6, saving=1.0))
-    assert (found.due, found.detail.endswith("which saves 1.00 cores in the potential plan")) == (False, True)
+    assert (found.due, found.detail.endswith("which saves 1.00 cores; potential plan: one pass")) == (False, True)
     assert verdict(facts(4, 3.6, saving=0.5)).due
     assert verdict(facts(4, 4.1, saving=3.0)).due
 

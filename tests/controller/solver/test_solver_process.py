@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.narrow import of_type
-from trimtab_controller.solver.answer import Answer, Flows, Hosts, Method, NoAnswer, Question
+from trimtab_controller.solver.answer import Answer, Flows, Hosts, Method, NoAnswer, Placing, Potential, Question
 from trimtab_controller.solver.balance import answer, answer_instead
 from trimtab_controller.solver.process import (
     GRACE_PER_ROW_S,
@@ -170,6 +170,30 @@ def test_one_warm_process_answers_question_after_question() -> None:
     finally:
         process.close()
     assert not psutil.pid_exists(pid or 0)
+
+
+@pytest.mark.parametrize("method", [Method.MILP, Method.ALBIC])
+def test_a_potential_plan_has_loads_and_no_moves(method: Method) -> None:
+    asked = replace(question(draining=(True, False)), method=method, potential=True, max_migrations=6)
+    found = of_type(Answer, answer(asked))
+    assert (found.moves, found.potential) == ((), Potential(loads=(0.0, 60.0), left=0, in_time=True))
+    kept = np.array([True, *[False] * 5])
+    frozen = Placing(class_of=np.full(6, -1, np.int32), allowed=np.zeros((0, 2), np.bool_), frozen=kept)
+    assert of_type(Answer, answer(replace(asked, placing=frozen))).potential == Potential(
+        loads=(10.0, 50.0), left=1, in_time=True
+    )
+
+
+def test_flux_says_nothing_of_a_potential_plan() -> None:
+    clock = Clock()
+    process = SolverProcess(serve=serve_for_ever, clock=clock)
+    try:
+        wait_until_ready(process)
+        process.ask(replace(question(), potential=True))
+        clock.now += SEARCH_S + HARD_LIMIT_GRACE_S + 0.1
+        assert isinstance(wait_for(process), NoAnswer)
+    finally:
+        process.close()
 
 
 @pytest.mark.parametrize("fault", [serve_for_ever, serve_and_die])

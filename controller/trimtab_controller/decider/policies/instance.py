@@ -39,7 +39,7 @@ RECEIVED, SENT = "received_bytes_s", "sent_bytes_s"
 def question_of(view: PlannableView, settings: Settings, time_limit_s: float) -> Question:
     """The question to the solver; key groups and workers are numbered as in the view."""
     view = with_stated_costs(settings, view)
-    table, albic = view.owned, planned_with(settings, view) is Method.ALBIC
+    table, albic, potential = view.owned, planned_with(settings, view) is Method.ALBIC, view.potential is not None
     return Question(
         load=table.load,
         state_bytes=table.assumed_state_bytes,
@@ -49,7 +49,7 @@ def question_of(view: PlannableView, settings: Settings, time_limit_s: float) ->
         capacity=np.array([worker.capacity for worker in view.workers], np.float64),
         draining=np.array([worker.draining for worker in view.workers], np.bool_),
         flows=_flows(view) if albic else None,
-        max_migrations=settings.moves_for(view.max_moves),
+        max_migrations=len(table) if potential else settings.moves_for(view.max_moves),
         max_load_distance=_max_load_distance(view, settings),
         time_limit_s=time_limit_s,
         method=planned_with(settings, view),
@@ -58,6 +58,7 @@ def question_of(view: PlannableView, settings: Settings, time_limit_s: float) ->
         pinned=_pinned(view),
         placing=_placing(view),
         charge=_charge(view) if albic else None,
+        potential=potential,
     )
 
 
@@ -143,7 +144,12 @@ def _mean_costs(view: PlannableView) -> tuple[float, float]:
 
 
 def _max_load_distance(view: PlannableView, settings: Settings) -> float:
-    """The largest load distance that a plan may leave: the band, or the larger limit while key groups must move."""
+    """The largest load distance that a plan may leave: the band, or the larger limit while key groups must move.
+
+    The ceiling of the size is the limit of a potential plan.
+    """
+    if view.potential is not None:
+        return view.potential
     if view.leaving.any() or view.misplaced.any():
         return settings.drain_load_distance
     return settings.load_distance

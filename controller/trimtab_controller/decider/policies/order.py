@@ -27,6 +27,7 @@ from trimtab_controller.decider.policies.intents import answer, to_forget
 from trimtab_controller.decider.policies.judgement import judge_now, noted, still_free
 from trimtab_controller.decider.policies.moves import backs_off, guard_concerns, in_vain, pinned_in, roll_back
 from trimtab_controller.decider.policies.next_owners import next_owners
+from trimtab_controller.decider.policies.potential import PotentialWanted, potential_in, potential_wanted
 from trimtab_controller.decider.policies.proposals import as_mode_says, shown_only, wanted_by_operators
 from trimtab_controller.decider.policies.restores import with_restores
 from trimtab_controller.decider.policies.rolling import draining, to_stop_undrained
@@ -256,8 +257,8 @@ class Policies:
         assert snapshot is not None
         known.pool = startable(snapshot, draining - execution.leaving)
         sizes.observe(known, present.memory.hosts, execution, intents, self._turns.in_vain)
-        sizes.held = held_changes(now, present.budget, execution, sizes.verdicts)
-        known.sizes, known.forecasts = sizes.reported, sizes.forecasts.report()
+        known.forecasts = sizes.forecasts.report()
+        self._tell_sizes(now)
         known.concerns = (
             *known.concerns,
             *drain_concerns(execution, snapshot, draining, intents),
@@ -265,6 +266,16 @@ class Policies:
             *sizes.concerns,
             *budget_concerns(now, present.budget, execution, known.views, draining),
         )
+
+    def _tell_sizes(self, now: float) -> None:
+        present = self.situation
+        present.sizes.held = held_changes(now, present.budget, present.execution, present.sizes.verdicts)
+        present.known.sizes = present.sizes.reported
+
+    def answered(self, now: float, wanted: PotentialWanted, found: Answer | NoAnswer) -> None:
+        """Remember what the solver has said of a potential plan, and judge the size of the app by it."""
+        self.situation.sizes.answered(wanted.view.app, wanted.remain, wanted.view.end_s, potential_in(wanted, found))
+        self._tell_sizes(now)
 
     def begin_turn(self, now: float, app: AppId) -> None:
         """Note that an app has its turn in this window."""
@@ -344,7 +355,7 @@ class Policies:
 
     # --- of an app ------------------------------------------------------------------------------------------------
 
-    def decide(self, now: float, app: AppId) -> Decision | SolveWanted:
+    def decide(self, now: float, app: AppId) -> Decision | SolveWanted | PotentialWanted:
         """The decision about an app, or the question to the solver on which it depends: the first answer of APP."""
         turn = AppTurn(self, now, app)
         answers = (policy.ask(self, turn) for policy in APP if self.situation.acts or not policy.acts)
@@ -422,20 +433,20 @@ class Policies:
 
     # --- decisions that need no solver ----------------------------------------------------------------------------
 
-    def change_of_workers(self, turn: AppTurn) -> Decision | None:
-        """The stop of a drained worker, or the change of the app's size that is due.
+    def change_of_workers(self, turn: AppTurn) -> Decision | PotentialWanted | None:
+        """The stop of a drained worker, the change of the app's size that is due, or what it depends on.
 
         A scale-out of an app that is asked for more than it can do does not wait for room in the disruption budget, nor
         does the start of a worker that was stopped to be started again.  What waits holds up nothing else of the app.
         """
-        present, use = self.situation, turn.use
-        if present.is_only_told(turn.app):
-            return None
-        stop = to_stop(turn.view, present.execution, present.draining)
+        present, use, only_told = self.situation, turn.use, self.situation.is_only_told(turn.app)
+        stop = None if only_told else to_stop(turn.view, present.execution, present.draining)
         if stop is not None and not use.holds_changes:
             return stop
         wanted = present.sizes.verdicts.get(turn.app)
-        if use.holds_changes and wanted is not None and wanted.due and not wanted.urgent:
+        if wanted is not None and wanted.asks is not None:
+            return potential_wanted(turn.to_plan, wanted.asks, present.settings)
+        if only_told or (use.holds_changes and wanted is not None and wanted.due and not wanted.urgent):
             return None
         return present.sizes.decide(turn.now, turn.app)
 
@@ -561,7 +572,7 @@ CLUSTER: tuple[DecisionPolicy[float, Decision], ...] = (
 """Asked once for each window."""
 
 
-APP: tuple[DecisionPolicy[AppTurn, Decision | SolveWanted], ...] = (
+APP: tuple[DecisionPolicy[AppTurn, Decision | SolveWanted | PotentialWanted], ...] = (
     DecisionPolicy(ask=Policies.admit_app),
     DecisionPolicy(ask=Policies.first_placement, acts=True),
     DecisionPolicy(ask=Policies.change_of_workers),

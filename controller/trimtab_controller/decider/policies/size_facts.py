@@ -18,6 +18,7 @@ import numpy as np
 from trimtab_controller.decider.memory.forecasts import NOTHING_AHEAD, Ahead
 from trimtab_controller.decider.memory.hosts import LEAST_SHARE, HostTracker
 from trimtab_controller.decider.memory.unknown_load import Gaps
+from trimtab_controller.decider.policies.potential import PotentialLoads
 from trimtab_controller.decider.values.decision import PoolWorker
 from trimtab_controller.decider.window.concerns import ClusterUse
 from trimtab_controller.decider.window.owned import PERCENT_PER_CORE, Floats, OwnedTable
@@ -100,8 +101,11 @@ class SizeFacts:
 
     `leaving` = workers that the controller drains to make the app smaller; `blocked` = workers with key groups that
     wait for something else than CPU; `unmeasured` = workers of which nothing is known; `starting` = workers that were
-    started and do not run yet; `pool` = workers that can be started, in this order.  `saving` = cores of the demand
-    that collocation saves in the potential plan.
+    started and do not run yet; `pool` = workers that can be started, in this order.
+
+    `saving` = cores of the demand that collocation saves in the potential plan of one pass, `most_saved` = those that
+    it could save at all.  `asks`: the solver can be asked for potential plans.  `potentials` = its answers, by the
+    workers that remain; None: it gave none.
 
     `disks` = bytes that the disk of each host, where it is known, can take besides what is on it.  `pools`: one for all
     key groups with the same rules.
@@ -125,6 +129,9 @@ class SizeFacts:
     unmeasured: tuple[WorkerId, ...] = ()
     starting: tuple[WorkerId, ...] = ()
     saving: float = 0.0
+    most_saved: float = 0.0
+    asks: bool = False
+    potentials: Mapping[frozenset[WorkerId], PotentialLoads | None] = field(default_factory=dict)
     pool: tuple[PoolWorker, ...] = ()
     restart_s: float = 0.0
     catch_up_s: float = math.inf
@@ -136,6 +143,10 @@ class SizeFacts:
     def staying(self) -> tuple[SizedWorker, ...]:
         """The workers that are not being drained."""
         return tuple(worker for worker in self.workers if worker.stays)
+
+    def remaining(self, gone: Collection[WorkerId] = ()) -> frozenset[WorkerId]:
+        """The workers that can be planned with when these are gone."""
+        return frozenset(worker.id for worker in self.staying if worker.free and worker.id not in gone)
 
     @property
     def capacity(self) -> float:
@@ -180,7 +191,8 @@ class SizeFacts:
             return self
         times = later.cores / self.demand
         pools = tuple(replace(pool, demand=pool.demand * times) for pool in self.pools)
-        return replace(self, demand=later.cores, loads=self.loads * times, pools=pools)
+        grown = {workers: plan and plan.times(times) for workers, plan in self.potentials.items()}
+        return replace(self, demand=later.cores, loads=self.loads * times, pools=pools, potentials=grown)
 
 
 def demand_of(view: SmoothedView, gaps: Gaps) -> float:

@@ -7,14 +7,22 @@ from types import MappingProxyType
 from trimtab_controller.decider.memory.forecasts import Forecasts, Times
 from trimtab_controller.decider.memory.hosts import HostTracker
 from trimtab_controller.decider.memory.memory import WindowResult
+from trimtab_controller.decider.policies.potential import PotentialLoads
 from trimtab_controller.decider.policies.rolling import Restarting, restarts
-from trimtab_controller.decider.policies.size_facts import SizeFacts, demand_of, facts_of, restartable, with_gains
+from trimtab_controller.decider.policies.size_facts import (
+    SizeFacts,
+    demand_of,
+    facts_of,
+    restartable,
+    with_gains,
+)
 from trimtab_controller.decider.policies.smaller import potential_of
 from trimtab_controller.decider.policies.verdict import LastingNeed, judge
 from trimtab_controller.decider.values.decision import PoolWorker, Resized, SizeDirection, SizeVerdict
 from trimtab_controller.decider.values.plan_settings import PlanMode, PlanSettings
 from trimtab_controller.decider.values.reasons import Concern, ConcernKind, NotReady, SkipReason
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
+from trimtab_controller.decider.window.collocation import MAX_FLOWS
 from trimtab_controller.decider.window.view import AppView, SmoothedView
 from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange, WorkerScaling
 from trimtab_controller.solver.answer import Method
@@ -31,6 +39,9 @@ KEPT = 10
 """Starts of an app that count, the newest."""
 LONGEST_S = 900.0
 """A start counts with so much at most: Flink's `restart.time-tracking.limit`."""
+STANDS_S = 300.0
+"""How long an answer of the solver about a potential plan stands, unless key groups have moved or workers come and gone
+meanwhile: what was refused is not asked again in every window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +89,39 @@ class Starts:
         return Starts(took=took, counted=frozenset(counted), since_s=since_s)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answered:
+    """The solver's answer about a window that ended at `at` (epoch seconds); `plan` None: it gave none."""
+
+    at: float
+    plan: PotentialLoads | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What the last verdict about an app was made of."""
+
+    facts: SizeFacts
+    settings: ScalingSettings
+    need: LastingNeed | None
+    changes: tuple[SizeChange, ...]
+    word: Scale | None
+    frozen: str | None
+
+    def verdict(self, potentials: Mapping[frozenset[WorkerId], _Answered]) -> tuple[SizeVerdict, LastingNeed | None]:
+        """The verdict with what the solver has said of potential plans by now."""
+        plans = {remain: each.plan for remain, each in potentials.items()}
+        asks = self.facts.asks and None not in plans.values()  # a solver that gives no answer is left alone
+        return judge(
+            replace(self.facts, potentials=plans, asks=asks),
+            self.settings,
+            need=self.need,
+            changes=self.changes,
+            word=self.word,
+            frozen=self.frozen,
+        )
+
+
 @dataclass(slots=True)
 class SizeRounds:
     """`verdicts` = what should become of each app's size; apps without a word of an operator are left out in mode off.
@@ -103,6 +147,9 @@ class SizeRounds:
     held: dict[AppId, str] = field(default_factory=dict)
     _needs: dict[AppId, LastingNeed] = field(default_factory=dict)
     _settled: Collection[AppId] = ()
+    _judged: dict[AppId, _Judged] = field(default_factory=dict)
+    _potentials: dict[AppId, dict[frozenset[WorkerId], _Answered]] = field(default_factory=dict)
+    """What the solver has answered, by the workers that remain."""
     _started_again: dict[WorkerId, float] = field(default_factory=dict)
     """Since when (epoch seconds) agents start workers again that have crashed."""
 
@@ -131,18 +178,59 @@ class SizeRounds:
         words = {intent.app: intent for intent in intents if isinstance(intent, Scale)}
         restarting = {each.app: each for each in restarts(intents, execution, snapshot)}
         apps = [app for app in known.views if app in words or self.settings.of(app).mode is not Mode.OFF]
+        self._keep_answers(apps, execution, end_s)
+        self._judged.clear()
         self.verdicts = {
-            app: replace(
-                self._judge(app, known, snapshot, hosts, execution, words.get(app), restarting.get(app)),
-                restart_s=self.settings.of(app).restart_s,
-                own=self.settings.own(app),
-                measured_restart_s=self.starts.measured_s(app),
-            )
+            app: self._judge(app, known, snapshot, hosts, execution, words.get(app), restarting.get(app))
             for app in apps
         }
         self._needs = {app: need for app, need in self._needs.items() if app in apps}
         self.failures = {app: why for app, why in self.failures.items() if app in apps}
         self.concerns = tuple(self._concerns())
+
+    def _keep_answers(self, apps: Collection[AppId], execution: Execution, end_s: float) -> None:
+        """Forget the solver's answers that do not stand any longer."""
+        kept = {
+            app: {
+                remain: each
+                for remain, each in answers.items()
+                if end_s - each.at < STANDS_S and (execution.changed_at(app) or 0.0) <= each.at
+            }
+            for app, answers in self._potentials.items()
+            if app in apps
+        }
+        self._potentials = {app: answers for app, answers in kept.items() if answers}
+
+    def wait_no_longer(self, at: float) -> None:
+        """A window that ends at `at` comes: what the last one asked and nobody has answered has no answer."""
+        for app, verdict in self.verdicts.items():
+            if verdict.asks is not None:
+                self._potentials.setdefault(app, {})[verdict.asks.remain] = _Answered(at=at, plan=None)
+
+    def answered(self, app: AppId, remain: frozenset[WorkerId], at: float, plan: PotentialLoads | None) -> None:
+        """The solver has answered about a window that ended at `at`: judge the last window again by that."""
+        self._potentials.setdefault(app, {})[remain] = _Answered(at=at, plan=plan)
+        if app in self._judged:
+            self.verdicts[app] = self._verdict(app, self._judged[app])
+
+    def _verdict(self, app: AppId, judged: _Judged) -> SizeVerdict:
+        verdict, need = judged.verdict(self._potentials.get(app, {}))
+        self._needs.pop(app, None)
+        if need is not None:
+            self._needs[app] = need
+        before = self.verdicts.get(app)
+        if verdict.asks is not None and before is not None and before.due:
+            return replace(before, asks=verdict.asks)  # what has been told stands until the solver is heard again
+        return self._with_settings(verdict)
+
+    def _with_settings(self, verdict: SizeVerdict) -> SizeVerdict:
+        app = verdict.app
+        return replace(
+            verdict,
+            restart_s=self.settings.of(app).restart_s,
+            own=self.settings.own(app),
+            measured_restart_s=self.starts.measured_s(app),
+        )
 
     def _follow_demand(self, known: WindowResult, snapshot: Snapshot) -> None:
         demands = {
@@ -273,7 +361,8 @@ class SizeRounds:
             # Right after a round or a change nothing is known for a window.  What was decided before it still counts.
             before = self.verdicts.get(app) if view.reason is SkipReason.WINDOW_TOO_EARLY else None
             desired = None if before is None else before.desired
-            return SizeVerdict(app=app, detail=f"unknown: {view.reason}: {view.detail}", desired=desired)
+            detail = f"unknown: {view.reason}: {view.detail}"
+            return self._with_settings(SizeVerdict(app=app, detail=detail, desired=desired))
         stops = word is not None or settings.mode is Mode.ACT  # who only advises need not start anything again
         pool = _to_try(known.pool.get(app, ()), execution, view.end_s)
         facts = facts_of(
@@ -289,15 +378,17 @@ class SizeRounds:
             ahead=self.forecasts.ahead(app),
             restarting=() if restart is None else restart.draining,
         )
-        facts = replace(facts, saving=self._saving(view, facts.expected(), settings))
-        frozen = self.plans.times_of(app).frozen(view.end_s)
-        verdict, need = judge(
-            facts, settings, need=self._needs.get(app), changes=size.changes, word=word, frozen=frozen
+        saving, most = self._saving(view, facts.expected(), settings)
+        asks = self.method is not Method.FLUX and len(view.owned) > 0 and len(view.flows) <= MAX_FLOWS
+        self._judged[app] = _Judged(
+            facts=replace(facts, saving=saving, most_saved=most, asks=asks),
+            settings=settings,
+            need=self._needs.get(app),
+            changes=size.changes,
+            word=word,
+            frozen=self.plans.times_of(app).frozen(view.end_s),
         )
-        self._needs.pop(app, None)
-        if need is not None:
-            self._needs[app] = need
-        return verdict
+        return self._verdict(app, self._judged[app])
 
     def _starting(
         self, view: AppView, snapshot: Snapshot, execution: Execution, patience_s: float, restart: Restarting | None
@@ -322,14 +413,17 @@ class SizeRounds:
         }
         return tuple(worker for worker, at in since.items() if worker not in here and view.end_s - at < patience_s)
 
-    def _saving(self, view: SmoothedView, facts: SizeFacts, settings: ScalingSettings) -> float:
-        """Cores that the potential plan saves, where that could spare a worker and no plan was sought in vain."""
+    def _saving(self, view: SmoothedView, facts: SizeFacts, settings: ScalingSettings) -> tuple[float, float]:
+        """Cores that collocation saves by one pass, and at all, where that could spare a worker.
+
+        Nothing where a plan was last sought in vain.
+        """
         enough = facts.utilisation <= settings.max_utilisation
         if self.method is not Method.ALBIC or view.app in self._settled or enough:
-            return 0.0
+            return 0.0, 0.0
         free = [worker for worker in facts.staying if worker.free]
         found = potential_of(view, [settings.max_utilisation * worker.capacity - facts.fixed for worker in free])
-        return 0.0 if found is None else found.saving
+        return (0.0, 0.0) if found is None else (found.saving, found.most)
 
     def _concerns(self) -> list[Concern]:
         found = []

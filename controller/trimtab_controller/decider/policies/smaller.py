@@ -3,31 +3,28 @@
 The rule: with the fewest workers that may stay,
 
 1. the utilisation is at most the target,
-2. the key groups can be spread so that no worker is above `max_utilisation` (`can_be_spread`),
+2. the key groups can be spread so that no worker is above `max_utilisation`,
 3. if the app has standbys: after the loss of any one host the survivors, evenly loaded, are at most at
    what they have (the N-1 bound), and there are enough hosts for owner and standbys;
 4. the disks of the hosts that remain can take the state of those that leave, and what these follow (`disks_suffice`);
 5. of the workers that rules allow for key groups enough remain for their load, their owner and their standbys.
 
-This is the middle of Algorithm 1 of Madsen et al. (2017), for balance alone: the potential plan of the smaller
-cluster is not computed.  Whether one exists is decided by a sufficient condition that costs a pass over the key
-groups, in the loop and for any size: an exact plan of 100,000 key groups takes seconds, and the balance model makes
-it anyway when the workers are drained.
+Rule 2 is decided by a *potential plan* (Madsen et al. 2017, Algorithm 1, step b): the solver's plan for the smaller
+cluster with free moves, which knows rules, hosts and what parting key groups costs (`solves`).  Until it has answered,
+and where it gives no answer, a sufficient condition stands in, which is one pass over the key groups (`can_be_spread`).
+What collocation is foreseen to save does not count for a smaller cluster, what parting costs does.
 
-The potential plan of the present cluster says what collocation would save with unlimited moves, and whether its parts
-can be balanced.  Source: Madsen et al. (2017), Algorithm 1, step (b).  Pairs that stand out are put together, those
-first that are together now, then the others by what they save, as long as their part stays small enough for a worker
-(step 2 and 3 of ALBIC, with whole parts instead of cuts).  A plan counts only if its parts can be spread over the
-workers; else smaller parts are tried, as ALBIC lowers maxPL.  Which worker a part goes to does not matter for the
-size of the app.
-
-It takes one pass over the pairs.  An exact plan takes seconds for a large app, and the loop waits for neither.
+The potential plan of the present cluster says what collocation would save.  Where the solver gives none, a pass over
+the pairs does (`potential_of`).  Pairs that stand out are put together, those first that are together now, then the
+others by what they save, as long as their part stays small enough for a worker (step 2 and 3 of ALBIC, with whole parts
+instead of cuts).  A plan counts only if its parts can be spread over the workers; else smaller parts are tried, as
+ALBIC lowers maxPL.  Which worker a part goes to does not matter for the size of the app.
 """
 
 import heapq
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +34,7 @@ from trimtab_controller.decider.window.collocation import MAX_FLOWS, SCORE_FACTO
 from trimtab_controller.decider.window.owned import PERCENT_PER_CORE, Floats, Integers
 from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_models.albic.scores import scored_among
+from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.wording import first_few
 
 ROUNDING = 1e-9
@@ -48,10 +46,14 @@ PARTS = (1.0, 0.5, 0.25, 0.125)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leavers:
-    """The workers to drain, the cheapest to empty first; if there are none, why not."""
+    """The workers to drain, the cheapest to empty first; if there are none, why not.
+
+    `remain` = the workers for which the last potential plan was needed; None: for none.
+    """
 
     workers: tuple[SizedWorker, ...] = ()
     obstacle: str = ""
+    remain: frozenset[WorkerId] | None = None
 
 
 def leavers(facts: SizeFacts, settings: ScalingSettings) -> Leavers:
@@ -63,12 +65,44 @@ def leavers(facts: SizeFacts, settings: ScalingSettings) -> Leavers:
         return Leavers(obstacle=why_none(facts))
     chosen = _within_target(facts, settings, candidates, most)
     obstacle = "a smaller cluster would be above the target" if most > 0 else "min_workers is reached"
+    remain = None
     while chosen:
-        obstacle = _obstacle(facts, settings, chosen)
+        remain = facts.remaining({worker.id for worker in chosen})
+        obstacle = _obstacle(facts, settings, chosen, remain)
         if not obstacle:
-            return Leavers(workers=tuple(chosen))
+            return Leavers(workers=tuple(chosen), remain=remain)
         chosen = chosen[: len(chosen) // 2]
-    return Leavers(obstacle=obstacle)
+    return Leavers(obstacle=obstacle, remain=remain)
+
+
+def to_ask(facts: SizeFacts, remain: frozenset[WorkerId]) -> bool:
+    """Whether the solver can be asked for the potential plan on these workers, and was not."""
+    return facts.asks and bool(remain) and remain not in facts.potentials
+
+
+def solves(facts: SizeFacts, settings: ScalingSettings, remain: frozenset[WorkerId]) -> bool | None:
+    """Whether the solver's potential plan keeps these workers at or below `max_utilisation`; None: it does not tell."""
+    plan = facts.potentials.get(remain)
+    if plan is None:
+        return None
+    most = {worker.id: settings.max_utilisation * worker.capacity - facts.fixed for worker in facts.workers}
+    fits = plan.complete and all(load <= most[worker] + ROUNDING for worker, load in plan.loads.items())
+    return fits if fits or plan.in_time else None
+
+
+def rests_on(facts: SizeFacts, *, solver: bool) -> str:
+    """Which potential plan the size rests on: the solver's, or that of the pass that stands in for it."""
+    if solver:
+        return "; potential plan: solver"
+    return f"; potential plan: one pass{', as the solver gave no answer' if facts.potentials else ''}"
+
+
+def allowed_distance(facts: SizeFacts, settings: ScalingSettings, remain: frozenset[WorkerId]) -> float:
+    """The load distance (pp) up to which none of these workers is above `max_utilisation`."""
+    workers = [worker for worker in facts.workers if worker.id in remain]
+    highest = min(settings.max_utilisation - facts.fixed / worker.capacity for worker in workers)
+    mean = float(facts.loads.sum()) / sum(worker.capacity for worker in workers)
+    return PERCENT_PER_CORE * max(0.0, highest - mean)
 
 
 def why_none(facts: SizeFacts) -> str:
@@ -99,13 +133,18 @@ def _within_target(
     return chosen
 
 
-def _obstacle(facts: SizeFacts, settings: ScalingSettings, gone: Sequence[SizedWorker]) -> str:
-    """Why these workers may not leave; empty if they may."""
+def _obstacle(
+    facts: SizeFacts, settings: ScalingSettings, gone: Sequence[SizedWorker], remain: frozenset[WorkerId]
+) -> str:
+    """Why these workers may not leave; empty if they may, unless the solver that is still to be asked says no."""
     names = {worker.id for worker in gone}
     left = [worker for worker in facts.staying if worker.id not in names]
     size = f"{len(left)} workers" if len(left) > 1 else "one worker"
-    room = [settings.max_utilisation * worker.capacity - facts.fixed for worker in left if worker.free]
-    if not can_be_spread(facts.loads, room):
+    spread = to_ask(facts, remain) or solves(facts, settings, remain)
+    if spread is None:
+        room = [settings.max_utilisation * worker.capacity - facts.fixed for worker in left if worker.free]
+        spread = can_be_spread(facts.loads, room)
+    if not spread:
         return f"{size} could not be balanced below {settings.max_utilisation:.0%}"
     if pool := _pool_too_small(facts, settings, left):
         return f"{size} would be too few for what {' and '.join(pool.rules)} allow"
@@ -120,7 +159,9 @@ def _obstacle(facts: SizeFacts, settings: ScalingSettings, gone: Sequence[SizedW
     if len(hosts) < needed:
         found = f"{len(hosts)} hosts" if len(hosts) > 1 else "one host"
         return f"{size} would be on {found}, and owners and standbys need {needed}"
-    bound = bound_after_loss(facts, left)
+    plan = facts.potentials.get(remain)
+    parted = 0.0 if plan is None else max(0.0, -plan.saving)
+    bound = bound_after_loss(replace(facts, demand=facts.demand + parted), left)
     if bound > 1.0 + ROUNDING:
         return f"{size} would be at {bound:.0%} at least after the loss of a host, above 100%"
     return ""
@@ -194,14 +235,21 @@ def can_be_spread(loads: Floats, room: Sequence[float]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PotentialPlan:
-    """A potential plan: `saving` = cores less than now, `loads` = of its parts, in cores."""
+    """A potential plan: `saving` = cores less than now, `loads` = of its parts, in cores.
+
+    `most` = cores that collocation could save at all.
+    """
 
     saving: float
     loads: Floats
+    most: float
 
 
 def potential_of(view: SmoothedView, room: Sequence[float]) -> PotentialPlan | None:
-    """The potential plan of an app on workers that may each carry so many cores; None if there is none that saves."""
+    """The potential plan of an app on workers that may each carry so many cores; None where nothing can be saved.
+
+    It saves nothing where the parts cannot be spread.
+    """
     if not view.remote_costs or not room or not 0 < len(view.flows) <= MAX_FLOWS:
         return None
     flows, table = flows_of(view), view.owned
@@ -209,6 +257,9 @@ def potential_of(view: SmoothedView, room: Sequence[float]) -> PotentialPlan | N
     pairs = scored_among(table.operator, flows.source, flows.target, flows.rate, SCORE_FACTOR)
     apart = table.owner[flows.source] != table.owner[flows.target]
     load = table.load / PERCENT_PER_CORE
+    most = float((sending + receiving)[apart].sum())
+    if not most > 0.0:
+        return None
     here = table.owner[pairs.first] == table.owner[pairs.second]
     worth = _between(pairs.first, pairs.second, flows.source, flows.target, sending + receiving, len(table))
     order, saved = np.lexsort((-worth, ~here)), np.where(here, 0.0, worth)
@@ -222,8 +273,8 @@ def potential_of(view: SmoothedView, room: Sequence[float]) -> PotentialPlan | N
         loads = np.bincount(part, np.maximum(0.0, after)).astype(np.float64)
         saving = -float((change * (sending + receiving)).sum())
         if saving > 0.0 and can_be_spread(loads, room):
-            return PotentialPlan(saving=saving, loads=loads)
-    return None
+            return PotentialPlan(saving=saving, loads=loads, most=most)
+    return PotentialPlan(saving=0.0, loads=load, most=most)
 
 
 def _between(

@@ -1,17 +1,27 @@
 """Judges the size of an app: stay, out by n, or in by these workers, with the reason in words.
 
 A pure function of the facts of a window, the settings, the need so far, the app's own last changes, and an operator's
-word.  What is wanted is decided when it was wanted without a break for the delay, and nothing stands against it.
+word.  What is wanted is decided when it was wanted without a break for the delay, and nothing stands against it.  Then
+the solver is asked for the potential plan that the change depends on, and the window is judged again by its answer.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from trimtab_controller.decider.policies.size_facts import SizeFacts, helps
-from trimtab_controller.decider.policies.smaller import ROUNDING, cheapest, leavers, why_none
-from trimtab_controller.decider.values.decision import PoolWorker, SizeDirection, SizeVerdict
+from trimtab_controller.decider.policies.smaller import (
+    ROUNDING,
+    allowed_distance,
+    cheapest,
+    leavers,
+    rests_on,
+    solves,
+    to_ask,
+    why_none,
+)
+from trimtab_controller.decider.values.decision import PoolWorker, SizeDirection, SizeQuestion, SizeVerdict
 from trimtab_controller.decider.values.scaling import Mode, ScalingSettings
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.intents import Scale
@@ -39,12 +49,17 @@ class LastingNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Aim:
-    """The number wanted, why, and what stands against any other one; `by_word`: an operator wants it."""
+    """The number wanted, why, and what stands against any other one; `by_word`: an operator wants it.
+
+    `asks` = what the solver is to be asked before; `rests` = which potential plan it rests on, in words.
+    """
 
     wanted: int
     why: str
     drain: tuple[WorkerId, ...] = ()
     by_word: bool = False
+    asks: SizeQuestion | None = None
+    rests: str = ""
 
 
 def judge(
@@ -64,9 +79,14 @@ def judge(
     now = _continued(need, direction, facts)
     vain = word is None and direction is SizeDirection.OUT and _in_vain(facts, settings, changes)
     asked = facts if word is not None else facts.expected()
-    obstacle = ""
+    obstacle, asks = "", None
     if now is not None:
         obstacle = _obstacle(asked, settings, now, changes, by_word=word is not None, vain=vain, frozen=frozen)
+        if direction is SizeDirection.OUT and word is None and not obstacle:
+            aim, obstacle = _unless_collocated(aim, asked, settings)
+        if aim.asks is not None and not obstacle:
+            obstacle = "the solver is asked"
+            asks = aim.asks
     due = now is not None and not obstacle
     anyone = word is not None or present < settings.min_workers
     pool = tuple(each for each in facts.pool if helps(each) or anyone)
@@ -91,6 +111,7 @@ def judge(
         short=short,
         crowded=tuple(each.worker for each in facts.pool if each not in pool),
         in_vain=vain,
+        asks=asks,
     )
     return verdict, now
 
@@ -142,11 +163,18 @@ def _by_demand(facts: SizeFacts, settings: ScalingSettings) -> _Aim:
             return _Aim(wanted=present, why=f"{why}, but {_waits(facts)}")
         kept = facts.kept_for()
         some = leavers(kept, settings)
+        asks, rests = None, ""
+        if some.remain is not None and to_ask(kept, some.remain):
+            times = kept.demand / facts.demand if facts.demand else 1.0
+            distance = allowed_distance(kept, settings, some.remain) / times
+            asks = SizeQuestion(remain=some.remain, load_distance=distance)
+        elif some.remain is not None:
+            rests = rests_on(kept, solver=solves(kept, settings, some.remain) is not None)
         if not some.workers:
             by = "" if kept is facts or not leavers(facts, settings).workers else f" at {facts.ahead.later}"
-            return _Aim(wanted=present, why=f"{why}, but {some.obstacle}{by}")
+            return _Aim(wanted=present, why=f"{why}, but {some.obstacle}{by}", rests=rests)
         gone = tuple(worker.id for worker in some.workers)
-        return _Aim(wanted=present - len(gone), why=why, drain=gone)
+        return _Aim(wanted=present - len(gone), why=why, drain=gone, asks=asks, rests=rests)
     else:
         why = f"inside band {settings.min_utilisation:.0%} to {settings.max_utilisation:.0%}"
         return _Aim(wanted=present, why=why)
@@ -206,8 +234,6 @@ def _obstacle(
         return ""
     delay_s = settings.scale_up_delay_s if need.direction is SizeDirection.OUT else settings.scale_down_delay_s
     held_s = facts.end_s - need.since
-    if need.direction is SizeDirection.OUT and _collocation_will_do(facts, settings):
-        return f"waiting for collocation, which saves {facts.saving:.2f} cores in the potential plan"
     if vain:
         return "but the last scale-out did not raise the rate"
     if frozen is not None:
@@ -222,14 +248,29 @@ def _waits(facts: SizeFacts) -> str:
     return f"key groups at {first_few(facts.blocked)} wait for something else than CPU"
 
 
-def _collocation_will_do(facts: SizeFacts, settings: ScalingSettings) -> bool:
-    """Whether the potential plan (Madsen et al., Algorithm 1) brings the app to the target.
+def _unless_collocated(aim: _Aim, facts: SizeFacts, settings: ScalingSettings) -> tuple[_Aim, str]:
+    """A scale-out, and why it waits: the potential plan brings the app to the target without it, or is asked for.
 
     Plans for collocation are made anyway, and once one is sought in vain nothing more can be saved.  It does not hold
     up an app that is asked for more than it has.
     """
-    left = (facts.asked - facts.saving) / facts.capacity if facts.capacity else math.inf
-    return facts.utilisation <= 1.0 and facts.saving > 0.0 and left <= settings.target_utilisation
+
+    def enough(saving: float) -> bool:
+        return facts.asked - saving <= settings.target_utilisation * facts.capacity
+
+    remain = facts.remaining()
+    if facts.utilisation > 1.0 or not enough(max(facts.most_saved, facts.saving)):
+        return aim, ""
+    if to_ask(facts, remain):
+        return replace(aim, asks=SizeQuestion(remain=remain)), ""
+    plan, fits = facts.potentials.get(remain), solves(facts, settings, remain)
+    saving = plan.saving if plan is not None and fits else 0.0
+    solver = plan is not None and (plan.in_time or enough(saving))
+    if not solver:
+        saving = facts.saving
+    waits = saving > 0.0 and enough(saving)
+    aim = replace(aim, rests=rests_on(facts, solver=solver))
+    return aim, f"waiting for collocation, which saves {saving:.2f} cores" if waits else ""
 
 
 def _in_vain(facts: SizeFacts, settings: ScalingSettings, changes: Sequence[SizeChange]) -> bool:
@@ -265,6 +306,6 @@ def _head(facts: SizeFacts) -> str:
 def _tail(aim: _Aim, need: LastingNeed | None, obstacle: str, facts: SizeFacts) -> str:
     leaving = f"; {first_few(facts.leaving)} leave{'s' if len(facts.leaving) == 1 else ''}" if facts.leaving else ""
     if need is None:
-        return f", {aim.why}{leaving}"
+        return f", {aim.why}{aim.rests}{leaving}"
     held = "" if aim.by_word else f" for {facts.end_s - need.since:.0f} s"
-    return f", wanted {aim.wanted}: {aim.why}{held}{', ' if obstacle else ''}{obstacle}{leaving}"
+    return f", wanted {aim.wanted}: {aim.why}{held}{', ' if obstacle else ''}{obstacle}{aim.rests}{leaving}"

@@ -58,6 +58,17 @@ class SizeDirection(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SizeQuestion:
+    """What a size depends on: the potential plan for an app on the workers that `remain`.
+
+    `load_distance` = the one to stay within (pp); None: the band.
+    """
+
+    remain: frozenset[WorkerId]
+    load_distance: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeVerdict:
     """What should become of the number of workers.
 
@@ -66,7 +77,8 @@ class SizeVerdict:
     workers that leave are empty.  `asked` and `capacity` in cores.  `detail` = the reason.  A change that is due keeps
     workers that were to leave (`keep`), starts some of the pool (`start`), or drains some (`drain`); `short` = how many
     more are wanted than can be kept or started, and `crowded` = workers of the pool that would not help, because their
-    hosts have no CPU left.  `in_vain`: the last scale-out did not raise the rate.
+    hosts have no CPU left.  `in_vain`: the last scale-out did not raise the rate.  `asks` = the question to the solver
+    that a change, which nothing else stands against, waits for.
     `restart_s` = the configured time until a started worker runs, `measured_restart_s` = the one that was seen.
     `own` = the app's own settings, as text.
     """
@@ -88,6 +100,7 @@ class SizeVerdict:
     short: int = 0
     crowded: tuple[WorkerId, ...] = ()
     in_vain: bool = False
+    asks: SizeQuestion | None = None
     restart_s: float | None = None
     measured_restart_s: float | None = None
     own: tuple[str, ...] = ()

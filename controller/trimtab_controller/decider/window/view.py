@@ -323,6 +323,8 @@ class PlannableView(SmoothedView):
     """What moving state costs."""
     max_moves: int | None = None
     """How many key groups a plan may move at most; None: as many as the settings say."""
+    potential: float | None = None
+    """Only what free moves could reach is asked, for the size of the app: the load distance to stay within (pp)."""
 
     @property
     def pinned_rows(self) -> Integers:
