@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from trimtab_controller.jars.fetching import JarError
+from trimtab_controller.jars.java import JavaMissingError
 from trimtab_controller.stream import __main__ as stream
 from trimtab_controller.stream import driver
 from trimtab_controller.stream.configuration import StreamConfiguration, StreamSettings, load, read_stream_settings
@@ -21,8 +22,9 @@ from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.settings.kafka import KafkaSettings
 
 
-def test_jars_that_cannot_be_had_end_it_with_their_reason(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+@pytest.mark.parametrize("fault", [JarError("no network"), JavaMissingError("no Java")])
+def test_jars_or_a_java_that_cannot_be_had_end_it_with_their_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, fault: Exception
 ) -> None:
     path = tmp_path / "controller.toml"
     path.write_text(
@@ -31,14 +33,14 @@ def test_jars_that_cannot_be_had_end_it_with_their_reason(
     )
 
     def run(*_: object) -> None:
-        raise JarError("no network")
+        raise fault
 
     monkeypatch.setattr(driver, "run", run)
     monkeypatch.setattr(stream, "_stop_signals", threading.Event)
     monkeypatch.setattr(sys, "argv", ["stream", "--config", str(path)])
     assert stream.main() == 1
     assert [(row.levelno, row.getMessage()) for row in caplog.records] == [
-        (logging.ERROR, "Spark does not run: no network")
+        (logging.ERROR, f"Spark does not run: {fault}")
     ]
 
 
