@@ -22,7 +22,7 @@ from tests.controller.loop.inbox_records import (
     placed,
 )
 from tests.narrow import not_none
-from trimtab_controller.decider.events import HostsRevoked, IntentsChanged
+from trimtab_controller.decider.events import CLOCK_TOLERANCE_S, HostsRevoked, IntentsChanged
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY
 from trimtab_controller.execution.state import Execution
@@ -31,7 +31,7 @@ from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.loop import inbox as inbox_module
-from trimtab_controller.loop.inbox import ACKS_AT_ONCE, CLOCK_TOLERANCE_S, Inbox
+from trimtab_controller.loop.inbox import ACKS_AT_ONCE, Inbox
 from trimtab_controller.loop.recovery import taken_over
 from trimtab_controller.loop.telemetry import signature_status
 from trimtab_protocol.messages.codec import decoded, encoded

@@ -5,7 +5,8 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -74,6 +75,19 @@ def test_discarded_reports_are_told_with_the_hosts_that_are_known(caplog: pytest
         "discarded unread, flooding: 6 reports of 'h1'",
         "discarded unread, unknown_key: 3 reports",
     ]
+
+
+def test_a_clock_that_is_set_back_ends_the_query_that_has_begun_with_windows_of_the_future(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = iter([32_400_000, 32_401_000, 32_395_000, 1_000])
+    monkeypatch.setattr(driver, "_now_ms", lambda: next(clock))
+    query: Any = SimpleNamespace(awaitTermination=lambda _: False)
+    outlet: Any = SimpleNamespace(is_due=False)
+
+    driver.watch(query, cast(Any, None), outlet, lambda: False, window_ms=10_000)
+
+    assert caplog.messages == ["this host's clock was set back by 32400 s: beginning again"]
 
 
 # --- stream settings --------------------------------------------------------------------------------------------------
