@@ -51,6 +51,8 @@ class Proxy:
     def forget(self) -> None:
         """On the connections so far nothing passes any more, and nobody hears of it; new ones work."""
         self._forgets.set()
+        while self._forgets.is_set():
+            time.sleep(0.001)
 
     def close(self) -> None:
         """End it."""
@@ -66,10 +68,10 @@ class Proxy:
                 self._whole.wait()
                 self._drop_all()
             if self._forgets.is_set():
-                self._forgets.clear()
                 self._on_the_way.clear()
                 for each in set(self._open) & {key.fileobj for key in self._selector.get_map().values()}:
                     self._selector.unregister(each)
+                self._forgets.clear()
             for key, _ in self._selector.select(timeout=self._until_due()):
                 if not self._whole.is_set():
                     break

@@ -14,14 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import (
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 
 from tests.e2e.played_cluster import PROGRAM
 from tests.e2e.security.certificates import make_certificates
@@ -112,7 +105,8 @@ class World:
     def start(self) -> None:
         folder = self.folder
         self.processes.start("controller", [*PROGRAM, "controller", "run", "--act", "--config", str(self.config)])
-        self.start_agent()
+        agent = [sys.executable, "-m", "trimtab_agent.cli", "run", "--config", str(folder / "agent.toml")]
+        self.processes.start("agent", agent)
         environment = {
             "SHOP_KAFKA": str(folder / "worker.toml"),
             "SHOP_DATA": str(folder / "data"),
@@ -123,10 +117,6 @@ class World:
         }
         worker = [sys.executable, str(HERE / "secured_app.py"), "worker", "-l", "info", "--without-web"]
         self.processes.start("worker", worker, environment=environment)
-
-    def start_agent(self) -> None:
-        agent = [sys.executable, "-m", "trimtab_agent.cli", "run", "--config", str(self.folder / "agent.toml")]
-        self.processes.start("agent", agent)
 
     def status(self) -> dict[str, Any]:
         """What `trimtab status` shows to who may only read."""
@@ -231,26 +221,3 @@ def test_all_parts_work_by_sasl_ssl_with_the_rights_of_their_roles_and_no_secret
     private.append(world.folder / "broker" / "server.properties")
     assert {str(path): oct(path.stat().st_mode & 0o077) for path in private} == {str(path): "0o0" for path in private}
     assert (world.folder / "state").stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.timeout(600)
-def test_an_agent_that_gets_its_rights_after_its_start_reports_from_then_on(
-    secured: Secured, processes: Processes
-) -> None:
-    """A client that may write nothing at all does not even get a producer id, which to librdkafka is a fatal error."""
-    secured.broker.create_topics([Topic(name=s.name, partitions=1) for s in topic_settings(secured.topics)])
-    admin = secured.admin()
-    anything = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, "User:agent", None, AclOperation.ANY, AclPermissionType.ANY
-    )
-    [deleted] = admin.delete_acls([anything]).values()
-    rights = deleted.result(LIMIT_S)
-    world = World(secured, processes)
-    world.start_agent()
-    wait_for(lambda: "report dropped" in world.log(), "a refusal", every_s=1.0, log=world.log)
-    assert world.reports() == []
-
-    for added in admin.create_acls(rights).values():
-        added.result(LIMIT_S)
-
-    wait_for(lambda: world.reports(), "a report", every_s=1.0, log=world.log)
