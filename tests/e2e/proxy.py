@@ -35,6 +35,7 @@ class Proxy:
         self._open: list[socket.socket] = []
         self._whole = threading.Event()
         self._whole.set()
+        self._forgets = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -46,6 +47,12 @@ class Proxy:
     def mend(self) -> None:
         """Connections work again; those from before are closed, as a host does that hears of them no more."""
         self._whole.set()
+
+    def forget(self) -> None:
+        """On the connections so far nothing passes any more, and nobody hears of it; new ones work."""
+        self._forgets.set()
+        while self._forgets.is_set():
+            time.sleep(0.001)
 
     def close(self) -> None:
         """End it."""
@@ -60,6 +67,11 @@ class Proxy:
             if not self._whole.is_set():
                 self._whole.wait()
                 self._drop_all()
+            if self._forgets.is_set():
+                self._on_the_way.clear()
+                for each in set(self._open) & {key.fileobj for key in self._selector.get_map().values()}:
+                    self._selector.unregister(each)
+                self._forgets.clear()
             for key, _ in self._selector.select(timeout=self._until_due()):
                 if not self._whole.is_set():
                     break

@@ -40,7 +40,7 @@ def said(stream: Child, text: str) -> None:
 
 
 def test_without_a_broker_it_waits_says_so_and_ends_on_sigterm(processes: Processes, command: list[str]) -> None:
-    stream = processes.start("stream", command)
+    stream = processes.start("stream", command, environment={"SPARK_HOME": "/opt/another-spark"})
     said(stream, "next try in 1 s")  # the second try
     (java,) = psutil.Process(stream.pid).children()
     assert str(spark_archive()) in {each.path for each in java.memory_maps()}, (

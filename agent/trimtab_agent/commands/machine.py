@@ -43,7 +43,8 @@ from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import Absence
 
 WORKERS_RETURN_S = 5.0
-"""How long after its start the agent holds commands for workers that have not reconnected yet."""
+"""How long after its start the agent holds commands for workers that have not reconnected yet, and starts none: it may
+not have read a command that stops one."""
 
 
 class CommandMachine:
@@ -61,9 +62,9 @@ class CommandMachine:
         self._cluster = cluster
         self._host = host
         self._rules = rules
-        self._hold_until = started_at + WORKERS_RETURN_S
+        self._started_at, self._hold_until = started_at, started_at + WORKERS_RETURN_S
         self._ledger = CommandLedger()
-        self._restarts = Restarts(self._ledger, max_crashes, rules.startable, not_before=self._hold_until)
+        self._restarts = Restarts(self._ledger, max_crashes, rules.startable)
         self._connected: dict[WorkerId, ConnectedWorker] = {}
         self._held: list[CommandReceived] = []
 
@@ -86,7 +87,7 @@ class CommandMachine:
         times = [record.command.deadline for record in self._ledger.records.values() if record.unanswered]
         if self._held:
             times.append(self._hold_until)
-        times += self._restarts.due.values()
+        times += [max(self._hold_until, due_at) for due_at in self._restarts.due.values()]
         return min(times, default=None)
 
     @property
@@ -96,7 +97,11 @@ class CommandMachine:
 
     def absences(self, now: float) -> dict[WorkerId, tuple[Absence, str | None]]:
         """Why workers that the agent can start are not connected, and what an operator must know of it."""
-        return self._restarts.absences(now, self._connected)
+        return self._restarts.absences(self._connected, just_started=self._holds(now))
+
+    def _holds(self, now: float) -> bool:
+        """Whether the agent has just started; not if the clock has been set back since, as it often is at a boot."""
+        return self._started_at <= now < self._hold_until
 
     # --- state that survives a restart
 
@@ -159,7 +164,7 @@ class CommandMachine:
             if record.unanswered and record.command.deadline <= now:
                 what = "its process does not end" if record.command.kind is CommandKind.STOP else "no answer"
                 actions += self._answer(record, now, Phase.EXPIRED, detail=f"{what} by the deadline")
-        if now >= self._hold_until:
+        if not self._holds(now):
             actions += self._retry_held(now, None)
             actions += self._restarts.on_tick(now)
         self._ledger.forget(now)
@@ -190,7 +195,7 @@ class CommandMachine:
         Just after the agent's start it means nothing yet that a worker is absent or has not reported what it owns.
         A start need not wait, because a running process is found.
         """
-        if now >= self._hold_until or command.deadline <= now or command.kind is CommandKind.START:
+        if not self._holds(now) or command.deadline <= now or command.kind is CommandKind.START:
             return False
         worker = self._connected.get(command.worker)
         return worker is None or (command.kind is CommandKind.STOP and worker.owned is None and not command.owning)

@@ -37,17 +37,13 @@ CLEAN_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
 class Restarts:
     """The kept workers of a ledger, which follows the commands that start and stop them.
 
-    `startable`: workers with a command line.  `not_before`: when to begin (epoch seconds); until then the agent may not
-    have read a command that stops the worker, and a worker that runs may not have connected again.
+    `startable`: workers with a command line.
     """
 
-    def __init__(
-        self, ledger: CommandLedger, max_crashes: int, startable: frozenset[WorkerId], *, not_before: float
-    ) -> None:
+    def __init__(self, ledger: CommandLedger, max_crashes: int, startable: frozenset[WorkerId]) -> None:
         self._ledger = ledger
         self._max_crashes = max_crashes
         self._startable = startable
-        self._not_before = not_before
         self._starting: set[WorkerId] = set()  # their processes have been asked for, and have not been seen yet
         self._crashed: set[WorkerId] = set()  # this agent saw them crash
 
@@ -64,19 +60,21 @@ class Restarts:
         told = {record.command.worker for record in self._ledger.open_kind(CommandKind.START)}
         busy = told | self._starting | self._ledger.processes.keys()
         return {
-            worker: max(self._not_before, kept.at + backoff_s(kept.crashes))
+            worker: kept.at + backoff_s(kept.crashes)
             for worker, kept in self._ledger.kept.items()
             if not kept.given_up and worker not in busy
         }
 
-    def absences(self, now: float, connected: Collection[WorkerId]) -> dict[WorkerId, tuple[Absence, str | None]]:
+    def absences(
+        self, connected: Collection[WorkerId], *, just_started: bool
+    ) -> dict[WorkerId, tuple[Absence, str | None]]:
         """The workers that can be started and are not connected: why, and what an operator must know of it.
 
         One whose process ends, or was left behind by a stop that took too long, is neither stopped nor starting.  Just
         after the start, workers may be about to connect again: then only those are listed that this agent saw crash.
         """
         found: dict[WorkerId, tuple[Absence, str | None]] = {}
-        known = self._startable if now >= self._not_before else self._crashed
+        known = self._crashed if just_started else self._startable
         for worker in known.difference(connected):
             kept = self._ledger.kept.get(worker)
             if kept is not None:

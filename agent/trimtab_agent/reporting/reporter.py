@@ -84,6 +84,10 @@ class Reporter:
         )
 
     def _measure(self, interval_s: float) -> Use:
+        limits = self._reader.limits_now(self._limits)
+        if limits != self._limits:  # what was read before may be of another group of processes
+            log.info("capacity changed", **fields(cores=limits.cores, basis=limits.basis))
+            self._limits, self._previous = limits, None
         reading = self._reader.read(self._pids)
         use = derive(self._previous, reading, self._limits, interval_s)
         self._previous, self._waiting = reading, self._waits.see(reading)

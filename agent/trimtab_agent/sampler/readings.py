@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -99,6 +99,19 @@ class CounterReader:
             workers={worker: self._read_worker(worker, pid) for worker, pid in pids.items()},
             disk=fullest_disk(self._data_folders),
         )
+
+    def limits_now(self, limits: UsableResources, root: Path = Path("/")) -> UsableResources:
+        """These limits, or new ones if the quotas or the machine's cores have changed: both can at any time.
+
+        A quota that cannot be read now still holds.
+        """
+        found, host_cores = find_quotas(root), float(psutil.cpu_count() or limits.host_cores)
+        quotas = Quotas(cpu=found.cpu or self._quotas.cpu, memory=found.memory or self._quotas.memory)
+        if (quotas, host_cores) == (self._quotas, limits.host_cores):
+            return limits
+        changed = find_limits(quotas, limits.cores if limits.basis is Basis.CONFIG else None)
+        self._quotas, self._basis = quotas, changed.basis
+        return replace(limits, basis=changed.basis, cores=changed.cores, host_cores=host_cores)
 
     def free_memory_bytes(self) -> int | None:
         """Bytes that are still free under the memory quota and on the machine; None = unknown."""

@@ -14,6 +14,9 @@ from trimtab_protocol.messages.intents import Intent, TakenBack
 from trimtab_protocol.messages.names import AppId, HostId
 from trimtab_protocol.messages.snapshot import Snapshot
 
+CLOCK_TOLERANCE_S = 60.0
+"""How far in the future a message may be dated; beyond that its sender's clock is wrong."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotArrived:

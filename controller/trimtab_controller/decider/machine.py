@@ -7,6 +7,7 @@ app at a time; the next app follows when it has answered.
 from collections.abc import Callable, Iterable
 
 from trimtab_controller.decider.events import (
+    CLOCK_TOLERANCE_S,
     Action,
     Decided,
     Event,
@@ -183,7 +184,8 @@ class Decider:
 
     def _on_snapshot(self, now: float, snapshot: Snapshot) -> list[Action]:
         previous = self.known.snapshot
-        if previous is not None and snapshot.end_ms <= previous.end_ms:
+        last_ms = 0 if previous is None else previous.end_ms
+        if snapshot.end_ms <= last_ms <= 1000.0 * (now + CLOCK_TOLERANCE_S):  # beyond that, clocks were set back
             return []  # a repetition, or out of order
         self._situation.sizes.wait_no_longer(snapshot.end_ms / 1000.0)
         measured = self.record(now, snapshot)

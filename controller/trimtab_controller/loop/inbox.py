@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from confluent_kafka import Message
 
-from trimtab_controller.decider.events import HostsRevoked, IntentsChanged, SnapshotArrived
+from trimtab_controller.decider.events import CLOCK_TOLERANCE_S, HostsRevoked, IntentsChanged, SnapshotArrived
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, decode_entry
@@ -33,9 +33,6 @@ from trimtab_protocol.signing.keys import TrustedKeys
 from trimtab_protocol.signing.known_hosts import KnownHosts
 
 log = logging.getLogger(__name__)
-
-CLOCK_TOLERANCE_S = 60.0
-"""How far in the future a message may be dated; beyond that its sender's clock is wrong."""
 
 ACKS_PER_S, ACKS_AT_ONCE = 500, 10_000
 """Rate and burst of acks from one host, and from all unknown hosts together, since a sender can invent host names.

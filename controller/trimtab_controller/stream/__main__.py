@@ -10,6 +10,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 from trimtab_controller.jars.fetching import JarError
+from trimtab_controller.jars.java import JavaMissingError
 from trimtab_controller.stream.configuration import LEAD, STAND_BY, load
 from trimtab_controller.stream.outlet import Turns
 from trimtab_process.exit_codes import BAD_USAGE, DONE, FAILED
@@ -46,7 +47,7 @@ def main() -> int:
         threading.Thread(target=_listen, args=(turns,), daemon=True).start()
     try:
         run(configuration, turns, lambda: stopped.is_set() or (options.with_parent and os.getppid() != parent))
-    except (JarError, PySparkRuntimeError) as error:  # for example, no Java
+    except (JarError, JavaMissingError, PySparkRuntimeError) as error:
         logging.getLogger(__name__).error("Spark does not run: %s", error)
         return FAILED
     return DONE

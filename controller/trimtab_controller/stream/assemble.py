@@ -95,7 +95,7 @@ class Assembler:
         be ready after a pause.
         """
         past_ms = self.watermark_ms
-        self._see_times(rows)
+        self._see_times(rows, now_ms)
         for start_ms in self._open(rows, past_ms):
             self._take(self._windows[start_ms], where(rows, rows["start_ms"].to_numpy() == start_ms))
         del rows  # a fleet's batch takes a quarter of a gigabyte; free it before the snapshots are built
@@ -142,9 +142,12 @@ class Assembler:
             if interval_ms and reached_ms < end_ms:
                 yield reached_ms + (end_ms - 1 - reached_ms) // interval_ms * interval_ms + interval_ms // 2
 
-    def _see_times(self, rows: pa.Table) -> None:
+    def _see_times(self, rows: pa.Table, now_ms: int) -> None:
         if rows.num_rows:
-            self._newest_ms = max(int(rows["last_ms"].to_numpy().max()), self._newest_ms or 0)
+            last_ms, refused = rows["last_ms"].to_numpy(), rows["kind"].to_numpy() == Kind.REJECTED.value
+            # Of a refused report only the arrival is known, by the clock of a broker, which may be ahead of all others.
+            last_ms = np.where(refused, np.minimum(last_ms, now_ms), last_ms)
+            self._newest_ms = max(int(last_ms.max()), self._newest_ms or 0)
         for kind in (Kind.HOST, Kind.REJECTED):  # a flooding host is left out, so it is not awaited either
             hosts = of_kind(rows, kind)
             basis = hosts[BASIS_COLUMN].to_pylist() if kind is Kind.HOST else [None] * hosts.num_rows

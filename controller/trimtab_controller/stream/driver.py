@@ -227,13 +227,26 @@ def _run_query(
     batches.query = query
     log.info("reading %s from %s on", topics.reports, local_time(from_ms / 1000))
     try:
-        while not (stopping() or query.awaitTermination(POLL_S)):
-            if outlet.is_due:
-                batches.flush()
+        watch(query, batches, outlet, stopping, settings.window_ms)
     finally:
         batches.stop()
         if signatures is not None:
             signatures.close()
+
+
+def watch(query: StreamingQuery, batches: Batches, outlet: Outlet, stopping: Stopping, window_ms: int) -> None:
+    """Wait until the query ends, or `stopping()`, or this host's clock is set back, as it often is after a boot.
+
+    The query has begun with windows of the future then, and would drop all until these have come.
+    """
+    latest_ms = _now_ms()
+    while not (stopping() or query.awaitTermination(POLL_S)):
+        if (now_ms := _now_ms()) < latest_ms - window_ms:
+            log.warning("this host's clock was set back by %d s: beginning again", (latest_ms - now_ms) // 1000)
+            return
+        latest_ms = max(latest_ms, now_ms)
+        if outlet.is_due:
+            batches.flush()
 
 
 def _own_key(configuration: StreamConfiguration) -> SigningKey | None:

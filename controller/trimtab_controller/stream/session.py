@@ -17,6 +17,8 @@ from trimtab_controller.jars.fetching import spark_jars
 LOGGING = Path(__file__).with_name("log4j2.properties")
 """The configuration of Spark's log, unless spark-submit or `spark.driver.extraJavaOptions` sets another one."""
 
+SPARK = Path(pyspark.__file__).parent
+"""The Spark that comes with PySpark, which works with no other version."""
 ARCHIVED = "spark"
 """The name of Spark's class archives."""
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -59,6 +61,7 @@ def open_session(
     if is_submitted():
         spark = builder.config(map=dict(keys)).getOrCreate()
     else:
+        os.environ["SPARK_HOME"] = str(SPARK)  # and not another one that this machine has
         options = class_archive.use(spark_archive()) if options is None else options
         with _told_by_file({**keys_at_start(keys, options, small=small), **keys}):
             spark = builder.getOrCreate()
@@ -129,14 +132,9 @@ def keys_at_start(keys: Mapping[str, str], options: Iterable[str], *, small: boo
     return start
 
 
-def spark_home() -> Path:
-    """The folder of the Spark that PySpark starts."""
-    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-
-
 def spark_archive() -> Path:
     """The path of Spark's class archive."""
-    return class_archive.archive_of(ARCHIVED, (spark_home() / "jars").glob("*.jar"))
+    return class_archive.archive_of(ARCHIVED, (SPARK / "jars").glob("*.jar"))
 
 
 def fresh_checkpoint(spark: SparkSession, folder: str, name: str) -> str:

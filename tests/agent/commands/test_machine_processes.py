@@ -253,6 +253,17 @@ def test_a_worker_that_crashed_while_the_agent_was_away_is_started_once_workers_
     assert starts(m.on_tick(NOW + WORKERS_RETURN_S))
 
 
+def test_a_clock_that_is_set_back_after_a_boot_does_not_keep_workers_from_being_started() -> None:
+    ahead = NOW + 9 * 3600
+    m = reborn(started(), at=ahead)
+    act(m, ended(exit_code=None), ahead + 0.5)
+    stop = command(CommandKind.STOP, 6, worker=W0)
+
+    assert starts(m.on_tick(NOW + 1))
+    assert act(m, received(stop), NOW + 2) == list(admitted(stop, Phase.STOPPED, NOW + 2, detail="it was not running"))
+    assert reborn(machine(), at=ahead).absences(NOW + 1) == {W1: (Absence.STOPPED, None)}
+
+
 def test_a_stop_that_waits_for_the_worker_comes_before_its_restart() -> None:
     m, stop = reborn(started(), at=NOW), command(CommandKind.STOP, 6, worker=W1)
     act(m, ended(exit_code=None), NOW + 0.5)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -71,7 +72,9 @@ def test_each_report_is_counted_by_its_reason_and_each_reason_said_when_it_begin
 
 def test_an_agent_that_is_told_to_end_says_so_in_a_last_report_of_its_own() -> None:
     away = Away()
-    away.reporter._reader = cast(CounterReader, SimpleNamespace(read=lambda pids: reading(5.0)))
+    away.reporter._reader = cast(
+        CounterReader, SimpleNamespace(read=lambda pids: reading(5.0), limits_now=lambda limits: limits)
+    )
     away.report(1)
     before = time.time()
     away.reporter.end()
@@ -79,3 +82,18 @@ def test_an_agent_that_is_told_to_end_says_so_in_a_last_report_of_its_own() -> N
     assert (first.sample.ended, first.sequence) == (False, 0)
     assert (last.sample.ended, last.sequence, last.workers, last.key_groups) == (True, 1, (), ())
     assert (last.interval_s, last.at_ms >= round(before * 1000)) == (1.0, True), "an interval at most"
+
+
+def test_a_capacity_that_changes_holds_from_the_next_report_on() -> None:
+    away = Away()
+    halved = replace(LIMITS, basis=Basis.CGROUP, cores=1.0)
+    found = [LIMITS, LIMITS, halved, halved]
+    counters = SimpleNamespace(
+        read=lambda pids: replace(reading(5.0), monotonic_s=-float(len(found)), cpu_s=9.0 - 3 * len(found)),
+        limits_now=lambda _: found.pop(0),
+    )
+    away.reporter._reader = cast(CounterReader, counters)
+
+    hosts = [away.reporter._measure(1.0).host for _ in range(4)]
+
+    assert [(host.cores, host.cpu_s) for host in hosts] == [(2.0, None), (2.0, 2.0), (1.0, None), (1.0, 1.0)]

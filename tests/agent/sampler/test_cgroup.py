@@ -1,5 +1,6 @@
 """cgroup files: the tightest quota of the hierarchy, and what has been used of it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,24 @@ def test_the_quota_is_the_basis_only_when_it_is_tighter_than_the_hardware(tmp_pa
     assert (find_limits(tight, None).basis, find_limits(tight, None).cores) == (Basis.CGROUP, 0.1)
     assert find_limits(wide, None).basis is Basis.HOST
     assert (find_limits(tight, 3.0).basis, find_limits(tight, 3.0).cores) == (Basis.CONFIG, 3.0)
+
+
+def test_a_quota_that_is_changed_holds_at_once_and_one_that_cannot_be_read_still_holds(tmp_path: Path) -> None:
+    root = machine(tmp_path, "/", {"cpu.max": "20000 100000", "memory.max": "1000000", "memory.current": "600000"})
+    group, quotas = root / "sys/fs/cgroup", find_quotas(root)
+    limits = find_limits(quotas, None)
+    reader = CounterReader(quotas, limits.basis)
+    assert reader.limits_now(limits, root) is limits
+
+    (group / "cpu.max").write_text("10000 100000")
+    (group / "memory.max").write_text("700000")
+    changed = reader.limits_now(limits, root)
+    assert (changed, reader.free_memory_bytes()) == (replace(limits, cores=0.1), 100_000)
+    assert reader.limits_now(replace(limits, basis=Basis.CONFIG, cores=3.0), root).cores == 3.0
+
+    for name in ("cpu.max", "memory.max"):
+        (group / name).unlink()
+    assert (reader.limits_now(changed, root), reader.free_memory_bytes()) == (changed, 100_000)
 
 
 def test_inside_a_quota_use_is_that_of_the_whole_group(tmp_path: Path) -> None:

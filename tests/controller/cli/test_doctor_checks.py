@@ -400,6 +400,17 @@ def test_agents() -> None:
     assert levels(list(judge_agents(replace(seen(), unreadable=("h2",)), hosts))) == [Level.OK, Level.FAULT]
 
 
+@pytest.mark.parametrize(("number", "interval_s", "faults"), [(14, 10.0, 0), (24, 10.0, 1), (2, 100.0, 0)])
+def test_two_agents_under_one_name_of_a_host_are_told(number: int, interval_s: float, faults: int) -> None:
+    [host] = seen().hosts.values()
+    many = replace(host, report=replace(host.report, interval_s=interval_s), number=number)
+    told = list(judge_agents(replace(seen(), hosts={HostId("h0"): many}), None))
+
+    assert [each.text for each in told if each.level is Level.FAULT] == [
+        "more reports than one agent makes: h0"
+    ] * faults
+
+
 def test_windows_that_the_reports_do_not_fill() -> None:
     [host] = seen().hosts.values()
     ten = replace(seen(), hosts={HostId("h0"): replace(host, report=replace(host.report, interval_s=10.0))})

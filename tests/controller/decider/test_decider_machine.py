@@ -19,7 +19,7 @@ from tests.controller.decider.deciders import (
     window,
     with_all,
 )
-from tests.narrow import of_type, only_one
+from tests.narrow import not_none, of_type, only_one
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -226,6 +226,15 @@ def test_an_old_or_repeated_window_changes_nothing() -> None:
     assert made.on_event(1012.0, window(ON_W0)) == []
     assert made.on_event(1012.0, window(ON_W0, 1005.0)) == []
     assert made.known is before
+
+
+def test_windows_count_again_after_all_clocks_were_set_back() -> None:
+    made = decider(execution(BALANCED))
+    ahead = 9 * 3600.0
+    made.on_event(1011.0 + ahead, window(BALANCED, 1010.0 + ahead))
+
+    assert only(made.on_event(1021.0, window(BALANCED, 1020.0)))
+    assert not_none(made.known.snapshot).end_ms == 1_020_000
 
 
 def test_apps_and_workers_that_no_longer_report_are_forgotten() -> None:

@@ -22,7 +22,7 @@ from tests.controller.loop.inbox_records import (
     placed,
 )
 from tests.narrow import not_none
-from trimtab_controller.decider.events import HostsRevoked, IntentsChanged
+from trimtab_controller.decider.events import CLOCK_TOLERANCE_S, HostsRevoked, IntentsChanged
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY
 from trimtab_controller.execution.state import Execution
@@ -31,7 +31,7 @@ from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.loop import inbox as inbox_module
-from trimtab_controller.loop.inbox import ACKS_AT_ONCE, CLOCK_TOLERANCE_S, Inbox
+from trimtab_controller.loop.inbox import ACKS_AT_ONCE, Inbox
 from trimtab_controller.loop.recovery import taken_over
 from trimtab_controller.loop.telemetry import signature_status
 from trimtab_protocol.messages.codec import decoded, encoded
@@ -158,9 +158,16 @@ def test_what_cannot_be_read_is_counted_and_goes_no_further(topic: str, value: b
 
 def test_a_successor_is_newer_than_anything_published() -> None:
     placement = Placement(cluster="c", app=APP, epoch=Epoch(7, 1), owners={})
-    assert taken_over(Execution(generation=3, placements={APP: placement})).generation == 8
-    assert taken_over(Execution(generation=9, placements={APP: placement})).generation == 10
-    assert taken_over(Execution(generation=0)).generation == 1
+    assert taken_over(Execution(generation=3, placements={APP: placement}), NOW).generation == 8
+    assert taken_over(Execution(generation=9, placements={APP: placement}), NOW).generation == 10
+
+
+def test_who_finds_all_topics_deleted_is_newer_than_all_leaders_before() -> None:
+    began, leader = 1_800_000_000.0, Execution(generation=0)
+    for hour in range(100):
+        leader = taken_over(leader, began + 3600.0 * hour)
+
+    assert taken_over(Execution(generation=0), began + 3600.0 * 100).generation > leader.generation
 
 
 def test_only_commands_and_placements_carry_a_signature_and_it_holds() -> None:

@@ -139,6 +139,13 @@ def test_however_far_the_hosts_clocks_are_ahead_the_next_look_is_within_a_window
     assert machine.next_look_ms(3_000, patience_ms=500) == 13_500
 
 
+def test_a_refused_report_does_not_make_all_others_late_where_the_brokers_clock_is_ahead() -> None:
+    machine = assembler()
+    stranger = rejected("unknown_host", 60_000, 1)
+    assert machine.on_rows([host("h0", 0, 10), host("h1", 0, 9), stranger], now_ms=10_000) == []
+    assert published(machine.on_rows([host("h1", 0, 1, last_ms=9_500)], now_ms=10_100)) == [(10_000, 2, 2)]
+
+
 def test_a_snapshot_names_the_hosts_in_whose_name_reports_were_refused() -> None:
     machine = assembler(["h0"])
     machine.refuse({(HostId("h9"), "unknown_host"): (2, 3_000)})

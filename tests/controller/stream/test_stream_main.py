@@ -5,11 +5,13 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from trimtab_controller.jars.fetching import JarError
+from trimtab_controller.jars.java import JavaMissingError
 from trimtab_controller.stream import __main__ as stream
 from trimtab_controller.stream import driver
 from trimtab_controller.stream.configuration import StreamConfiguration, StreamSettings, load
@@ -22,8 +24,9 @@ from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.settings.kafka import KafkaSettings
 
 
-def test_jars_that_cannot_be_had_end_it_with_their_reason(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+@pytest.mark.parametrize("fault", [JarError("no network"), JavaMissingError("no Java")])
+def test_jars_or_a_java_that_cannot_be_had_end_it_with_their_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, fault: Exception
 ) -> None:
     path = tmp_path / "controller.toml"
     path.write_text(
@@ -32,14 +35,14 @@ def test_jars_that_cannot_be_had_end_it_with_their_reason(
     )
 
     def run(*_: object) -> None:
-        raise JarError("no network")
+        raise fault
 
     monkeypatch.setattr(driver, "run", run)
     monkeypatch.setattr(stream, "_stop_signals", threading.Event)
     monkeypatch.setattr(sys, "argv", ["stream", "--config", str(path)])
     assert stream.main() == 1
     assert [(row.levelno, row.getMessage()) for row in caplog.records] == [
-        (logging.ERROR, "Spark does not run: no network")
+        (logging.ERROR, f"Spark does not run: {fault}")
     ]
 
 
@@ -73,6 +76,19 @@ def test_discarded_reports_are_told_with_the_hosts_that_are_known(caplog: pytest
         "discarded unread, flooding: 6 reports of 'h1'",
         "discarded unread, unknown_key: 3 reports",
     ]
+
+
+def test_a_clock_that_is_set_back_ends_the_query_that_has_begun_with_windows_of_the_future(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = iter([32_400_000, 32_401_000, 32_395_000, 1_000])
+    monkeypatch.setattr(driver, "_now_ms", lambda: next(clock))
+    query: Any = SimpleNamespace(awaitTermination=lambda _: False)
+    outlet: Any = SimpleNamespace(is_due=False)
+
+    driver.watch(query, cast(Any, None), outlet, lambda: False, window_ms=10_000)
+
+    assert caplog.messages == ["this host's clock was set back by 32400 s: beginning again"]
 
 
 # --- stream settings --------------------------------------------------------------------------------------------------

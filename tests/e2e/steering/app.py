@@ -16,6 +16,7 @@ from typing import Any
 
 import faust
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import TopicAuthorizationFailedError
 from faust.exceptions import ValueDecodeError
 from faust.tables.recovery import Recovery
 
@@ -25,6 +26,7 @@ from tests.e2e.steering.app_names import (
     BUCKETS_PER_S,
     CARELESS,
     HOLD,
+    MAY_NOT_TELL,
     OTHER_APP,
     REJOIN,
     SLOW_RECOVERY,
@@ -451,6 +453,8 @@ publish = SideServices.publish
 
 
 async def publish_and_fail(self: Any, record: Any) -> None:
+    if (FOLDER / MAY_NOT_TELL).exists():
+        raise TopicAuthorizationFailedError
     await publish(self, record)
     if record.kind is HandoverKind.RELEASED:
         fault("old_released")

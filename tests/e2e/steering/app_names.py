@@ -16,6 +16,7 @@ SLOW_RECOVERY = "slow-recovery"
 """While a file of this name is there, Faust's own restores are as slow as the link, too."""
 
 HOLD = "hold"
+MAY_NOT_TELL = "may-not-tell"
 """While a file of this name is there, the second agent acknowledges what it has only every so many seconds."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from confluent_kafka import Producer
 
 from flights.readback import read_topic
-from tests.e2e.steering.app_names import HOLD
+from tests.e2e.steering.app_names import HOLD, MAY_NOT_TELL
 from tests.e2e.steering.cluster import Cluster, until
 from tests.e2e.steering.run_setup import CHANGELOGS, REGROUP, SOURCE
 from trimtab_protocol.messages.commands import Refusal
@@ -71,6 +71,7 @@ async def marked(cluster: Cluster) -> None:
     cluster.load.start()
     await asyncio.sleep(1.0)
     await comes_back(cluster, first)
+    await cannot_be_told(cluster, second)
     before = cluster.generations()
     for key_group in (first, second):
         assert await moves_in_the_end(cluster, key_group), "a busy move"
@@ -132,6 +133,20 @@ async def comes_back(cluster: Cluster, key_group: KeyGroup) -> None:
     cluster.place((key_group,), (source,))
     await cluster.publish()
     await asyncio.sleep(5.0)  # longer than the source would wait before it asks for a rebalance
+    assert cluster.generations() == before, "the others had a rebalance"
+
+
+async def cannot_be_told(cluster: Cluster, key_group: KeyGroup) -> None:
+    """The worker may not write to the topic of hand-over records, as with an ACL that is missing."""
+    before, source = cluster.generations(), cluster.row(key_group)[0]
+    (cluster.folder / MAY_NOT_TELL).touch()
+    assert not await cluster.hand_over((key_group,), source, _other(cluster, source), took_limit_s=5.0)
+    (cluster.folder / MAY_NOT_TELL).unlink()
+    assert any("may not write" in (ack.detail or "") for ack in cluster.agent.acks), cluster.agent.acks[-3:]
+    assert await until(lambda: cluster.owners()[key_group] == [source], 60.0)
+    cluster.place((key_group,), (source,))
+    await cluster.publish()
+    await asyncio.sleep(5.0)
     assert cluster.generations() == before, "the others had a rebalance"
 
 

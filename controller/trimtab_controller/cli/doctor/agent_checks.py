@@ -10,6 +10,8 @@ from trimtab_protocol.signing.hosts import HostChecking
 
 CLOCK_TOLERANCE_S = 2.0
 MISSED_REPORTS = 3
+MANY_REPORTS = 1.5
+"""By which factor the reports of a host must cover more than the time that was looked at; one agent may restart."""
 ROUNDING = 1e-6
 """By how much the share of two durations may miss a whole number."""
 SILENT_AFTER_S = 15.0
@@ -18,10 +20,14 @@ SILENT_AFTER_S = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSeen:
-    """The last report of a host.  `stamped_at` is the broker's time; None if senders date their records."""
+    """The last report of a host.  `stamped_at` is the broker's time; None if senders date their records.
+
+    `number` = how many reports have come under its name.
+    """
 
     report: Report
     stamped_at: float | None
+    number: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +123,15 @@ def judge_agents(seen: ReportsSeen, expected: frozenset[HostId] | None) -> Itera
     if seen.unreadable:
         text = f"their reports cannot be read: {listed(seen.unreadable)}"
         yield fault(Check.AGENTS, text, "upgrade agents and controllers to versions that fit: see CHANGELOG.md")
+    twice = [
+        host
+        for host, each in seen.hosts.items()
+        if each.number > 2 and each.number * each.report.interval_s > MANY_REPORTS * seen.looked_back_s
+    ]
+    if twice:
+        text = f"more reports than one agent makes: {listed(twice)}"
+        remedy = "if two agents have this [agent] host, give each a name of its own: both answer its commands"
+        yield fault(Check.AGENTS, text, remedy)
     late = [
         f"{host} ({seen.age_s(each):.0f} s)"
         for host, each in seen.hosts.items()

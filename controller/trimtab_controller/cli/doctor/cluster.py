@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -172,8 +173,14 @@ class ClusterReader:
         """
         known = None if trusted is None else read_keys(self._connection, self._topics, trusted)[0]
         unsigned: dict[HostId, str] = {}
+        numbers: Counter[bytes] = Counter()
+
+        def count(message: Message) -> bool:
+            numbers[message.key() or b""] += 1
+            return True
+
         with reading(self._connection, "doctor") as consumer:
-            last, complete = _last_by_key(consumer, self._topics.reports, now - LOOK_BACK_S)
+            last, complete = _last_by_key(consumer, self._topics.reports, now - LOOK_BACK_S, counts=count)
             try:
                 acks, _ = _last_by_key(consumer, self._topics.acks, now - REFUSALS_S, counts=_is_refusal)
             except ReadError:  # no such topic; the check of the topics reports it
@@ -187,7 +194,7 @@ class ClusterReader:
                 continue
             kind, at_ms = message.timestamp()
             stamped_at = at_ms / 1000.0 if kind == TIMESTAMP_LOG_APPEND_TIME else None
-            hosts[report.host] = ReportSeen(report=report, stamped_at=stamped_at)
+            hosts[report.host] = ReportSeen(report=report, stamped_at=stamped_at, number=numbers[key])
             if known is not None and (wrong := known.fault(self._topics.reports, _signed(message))) is not None:
                 unsigned[report.host] = str(wrong)
         refusals = [decoded(message.value(), Ack) for message in acks.values()]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from trimtab_agent.engines.faust.group.placement_follower import PlacementFollower
 from trimtab_agent.engines.faust.group.shared_state import PluginState
@@ -33,6 +33,11 @@ LOAD_POLL_MS = 100
 
 The log may end with a transaction marker, for which no record is returned, so a long poll would wait in vain.
 """
+IDLE_MS = 180_000
+"""When the writer closes a connection that stands idle.  Load balancers forget it silently, some after four minutes,
+and what is sent on it then waits for `request_timeout_ms`, while nobody owns the key groups."""
+WRITE_LIMIT_S = 4.0
+"""How long a record may take, for the same reason."""
 CLOSE_LIMIT_S = 2.0
 """How long the writer of hand-over records may take to close."""
 
@@ -84,15 +89,19 @@ class Channel:
             writer = self._writer
         place = {"topic": self._handover.topic, "partition": self._handover.partition}
         try:
-            await writer.send_and_wait(**place, value=encoded(record), key=record.app.encode())
-        except KafkaError:  # the broker would refuse everything after that from an idempotent producer
-            if self._writer is writer:
+            async with asyncio.timeout(WRITE_LIMIT_S):
+                await writer.send_and_wait(**place, value=encoded(record), key=record.app.encode())
+        except (KafkaError, TimeoutError) as error:
+            if self._writer is writer:  # the broker would refuse everything after that from an idempotent producer
                 self._writer = None
                 await _close(writer)
-            raise
+            if isinstance(error, KafkaError):
+                raise
+            raise KafkaTimeoutError(f"not written within {WRITE_LIMIT_S:g} s") from None
 
     async def _open(self) -> AIOKafkaProducer:
-        writer = AIOKafkaProducer(**self._connection, acks="all", enable_idempotence=True)
+        idle = {"connections_max_idle_ms": IDLE_MS}
+        writer = AIOKafkaProducer(**self._connection, **idle, acks="all", enable_idempotence=True)
         try:
             await writer.start()
         except KafkaError:

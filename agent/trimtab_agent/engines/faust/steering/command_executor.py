@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from trimtab_agent.engines.faust.handover.handover import Denied, by_partition, given_back, refused_for, released, took
 from trimtab_agent.engines.faust.steering.parts import POLL_S, SteeringParts, wait_until
@@ -131,6 +131,10 @@ class FaustCommandExecutor:
         parts.pending.release(record)
         try:
             await parts.side.publish(record)
+        except TopicAuthorizationFailedError:  # it is not in the log, so nobody takes them
+            await self._take_back_untold(record)
+            topic = parts.shared.topics.handover
+            raise Denied(Refusal.FAILED, f"the worker may not write to {topic}; see `trimtab acl`") from None
         except KafkaError:  # the record may or may not be in the log, only a rebalance can settle that
             parts.pending.forget_released(command.handover)
             await parts.handover.request_rejoin(key_groups)
@@ -149,6 +153,7 @@ class FaustCommandExecutor:
                 came_back = await parts.pending.wait_until_ended(record.handover)
             if came_back:
                 await self._take_back(record)
+                log.warning("hand-over %s: %s gave %s back", record.handover, record.target, _names(record.key_groups))
         except TimeoutError:
             await self._rejoin_after(record, f"was not taken within {limit_s:g} s")
             return  # its copies may be wanted once more
@@ -158,21 +163,32 @@ class FaustCommandExecutor:
             parts.pending.forget_released(record.handover)
         await parts.reconciler.cool()  # the placement may want no standby of them here
 
-    async def _take_back(self, record: HandoverRecord) -> None:
-        """Go on with key groups that the target has given back, from where this worker released them."""
+    async def _take_back_untold(self, record: HandoverRecord) -> None:
+        """Go on with key groups of whose release nobody has heard."""
+        try:
+            await self._parts.handover.forget_released(record.key_groups, record.generation)
+            await self._take_back(record, told=False)
+        finally:
+            self._parts.pending.forget_released(record.handover)
+
+    async def _take_back(self, record: HandoverRecord, *, told: bool = True) -> None:
+        """Go on with key groups from where this worker released them; `told`: the target has given them back."""
         parts = self._parts
+
+        def taken() -> None:
+            if told:
+                parts.work.start(parts.side.publish(took(given_back(record))))
+
         try:
             await parts.handover.take(
                 record.key_groups,
                 by_partition(record.offsets),
                 by_partition(record.ends),
                 record.generation,
-                taken=lambda: parts.work.start(parts.side.publish(took(given_back(record)))),
+                taken,
             )
         except Exception as fault:
             await self._rejoin_after(record, f"came back and cannot be taken back: {fault!r}")
-            return
-        log.warning("hand-over %s: %s gave %s back", record.handover, record.target, _names(record.key_groups))
 
     async def _rejoin_after(self, record: HandoverRecord, what: str) -> None:
         handover = self._parts.handover

@@ -8,6 +8,7 @@ from typing import Any
 
 import faust
 import pytest
+from aiokafka.errors import TopicAuthorizationFailedError
 from faust.types import TP
 
 from tests.fuzz.fuzzed.samples import RELEASE, RELEASED, SUMS, W0, W1
@@ -120,6 +121,7 @@ class Worker:
         self.shared.offer(Placement(cluster="c", app=APP, epoch=Epoch(1, 1), owners={SUMS: ((placed, ME),)}))
         self.handover, self.standbys, self.reconciler = Handover(), Standbys(), Reconciler()
         self.published: list[HandoverRecord] = []
+        self.may_write = True
         self.said: list[Outcome] = []
         parts: dict[str, Any] = {
             "ownership": Ownership(),
@@ -153,6 +155,8 @@ class Worker:
         return self.handover.rejoins
 
     async def publish(self, record: HandoverRecord) -> None:
+        if not self.may_write:
+            raise TopicAuthorizationFailedError
         self.published.append(record)
 
     def hears(self, command: Command, then: Callable[[], Any] = lambda: None, *, wait_s: float = 0.0) -> list[Outcome]:
@@ -393,6 +397,18 @@ def test_what_comes_back_is_taken_back_where_it_was_released_and_a_made_up_retur
 
     assert (taken, worker.rejoins) == ([{TP("in", 0): 7}], rejoins)
     assert [record.kind for record in worker.published[1:]] == ([HandoverKind.TOOK] if fault is None else [])
+    assert list(worker.parts.pending.key_groups()) == []
+
+
+def test_who_may_not_tell_the_target_keeps_its_key_groups_without_a_rebalance_and_says_what_right_it_lacks() -> None:
+    worker, taken = target()
+    worker.may_write = False
+
+    (said,) = worker.hears(release(), wait_s=0.1)
+
+    assert isinstance(said, CommandRefused)
+    assert (said.refusal, "may not write to trimtab.c.handover" in (said.detail or "")) == (Refusal.FAILED, True)
+    assert (taken, worker.rejoins, worker.published) == ([{TP("in", 0): 7}], 0, [])
     assert list(worker.parts.pending.key_groups()) == []
 
 
