@@ -91,7 +91,7 @@ def test_a_new_key_signs_the_placements_anew_and_forged_ones_are_as_if_not_there
     assert f"finish: key {new}" in world.trimtab("keys", "rotate", "finish")
     assert (old != new, world.placements[-1]) == (True, true)
 
-    forged = replace(true, epoch=Epoch(10**9, 1), owners={OPERATOR: ((WorkerId("w0"),),) * len(EVERYTHING)})
+    forged = replace(true, epoch=Epoch(99, 1), owners={OPERATOR: ((WorkerId("w0"),),) * len(EVERYTHING)})
     world.produce(world.topics.placement, APP.encode(), encoded(forged))
     acting = world.log_text().count("acting as generation")
     world.running[-1].kill()

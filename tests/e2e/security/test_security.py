@@ -197,8 +197,8 @@ def test_all_parts_work_by_sasl_ssl_with_the_rights_of_their_roles_and_no_secret
     wait_for(steered_by_a_placement, "a placement", every_s=1.0, log=world.log)
     now = time.time()
     rejoin = Command(
-        cluster=secured.cluster, kind=CommandKind.REJOIN, epoch=Epoch(10**9, 1), host=HostId("h0"),
-        worker=WorkerId("w0"), app=AppId("shop"), issued_at=now, deadline=now + LIMIT_S,
+        cluster=secured.cluster, kind=CommandKind.REJOIN, epoch=Epoch(99, 1), host=HostId("h0"), worker=WorkerId("w0"),
+        app=AppId("shop"), issued_at=now, deadline=now + LIMIT_S,
     )  # fmt: skip
     world.command(rejoin)
     wait_for(lambda: any(ack.phase is Phase.REJOINED for ack in world.acks()), "a rejoin", every_s=1.0, log=world.log)
