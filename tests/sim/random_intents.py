@@ -307,7 +307,7 @@ class Controller:
     def succeed(self) -> None:
         """Another controller takes over, with what is published."""
         placements = self.execution.state.placements
-        self.lead(taken_over(replace(decode_entry(self.journal).execution, placements=placements), self.now))
+        self.lead(taken_over(replace(decode_entry(self.journal).execution, placements=placements)))
         self.execute(executing.Resumed())
 
     def hold(self) -> None:

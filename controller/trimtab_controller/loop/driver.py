@@ -78,7 +78,7 @@ class ControlLoop:
     ) -> None:
         recovered = resources.recovered
         takes_over = acting and recovered.hold is None
-        execution = taken_over(recovered.execution, clock()) if takes_over else recovered.execution
+        execution = taken_over(recovered.execution) if takes_over else recovered.execution
         self._configuration = configuration
         self._acting = acting
         self._key = key
@@ -233,7 +233,7 @@ class ControlLoop:
         """Start over from the placements, under a new generation; the reports will correct errors in them."""
         log.warning("starting over without the journal, as accepted by %s: %s", accepted.by, accepted.reason)
         self._see_hold(None)
-        self._execution.state = self._published = taken_over(self._recovered.execution, self._clock())
+        self._execution.state = self._published = taken_over(self._recovered.execution)
         self._go_on()
 
     def _look_on(self, event: Placement | JournalEntry) -> None:

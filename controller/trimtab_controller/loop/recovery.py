@@ -35,9 +35,6 @@ from trimtab_protocol.signing.keys import KeyId
 
 log = logging.getLogger(__name__)
 
-YEAR_2026_S, GENERATION_S = 1_767_225_600, 600
-"""A cluster is taken to have at most one leader in ten minutes, on average: so its generations stay behind the time."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredState:
@@ -183,15 +180,10 @@ def _status(found: Reading, topics: Topics) -> dict[bytes, Status]:
     return told
 
 
-def taken_over(execution: Execution, now: float) -> Execution:
-    """The state under the next leader generation, which is higher than all published ones.
-
-    That is so as well after somebody has deleted all topics: agents and workers still know the old generations, and
-    refuse what is older.  So the first one is that of the time; `now` = epoch seconds.
-    """
+def taken_over(execution: Execution) -> Execution:
+    """The state under the next leader generation, which is higher than all published ones."""
     published = [placement.epoch.generation for placement in execution.placements.values()]
-    newest = max([execution.generation, *published])
-    return replace(execution, generation=(newest or max(0, int(now - YEAR_2026_S) // GENERATION_S)) + 1)
+    return replace(execution, generation=max([execution.generation, *published]) + 1)
 
 
 def recalled_demand(messages: Iterable[Message], settings: ForecastSettings) -> Forecasts:
