@@ -174,6 +174,15 @@ def test_what_a_loss_leads_to_is_told_with_its_bound() -> None:
     assert Following.of(alone, placed(alone)).survival(alone, 1, peaks=True) is None
 
 
+def test_what_a_lost_worker_followed_is_counted_also_where_one_worker_is_left() -> None:
+    seen = view(THREE, ["a", "a", "b", "c"])
+    following = Following.of(seen, placed(seen, {0: ("b",), 1: ("c",), 2: ("gone", "a")}))
+    assert following.on_lost({WorkerId("a"), WorkerId("b"), WorkerId("c")}) == 0
+    assert following.on_lost({WorkerId("a"), WorkerId("b")}) == 2, "1 lacks its standby, and 3 its owner"
+    alone = view(THREE[:1], ["a", "a"])
+    assert Following.of(alone, placed(alone, {0: ("gone",)})).on_lost({WorkerId("a")}) == 0
+
+
 def test_n_minus_1_is_bound_tightly_where_apps_are_few() -> None:
     """Large key groups: with divisible ones the survivors could be loaded by 2.8 points less."""
     found = instance(4, 80, 5, balanced=True)

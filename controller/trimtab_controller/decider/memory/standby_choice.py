@@ -194,10 +194,11 @@ class Following:
 
     def on_lost(self, here: Collection[WorkerId]) -> int:
         """Number of key groups whose owner, or one of whose standbys, is a worker that is not `here`."""
-        lost = np.array([worker.id not in here for worker in self.view.all_workers], np.bool_)
+        nobody = (False, False)  # what GONE and UNPLACED, counted from the end, find
+        lost = np.array([*(worker.id not in here for worker in self.view.all_workers), *nobody], np.bool_)
         table = _whole(self.view)
         owners = np.array([worker not in here for worker in table.workers], np.bool_)[table.owner]
-        return int((owners | (lost[self.placed] & (self.placed >= 0)).any(axis=1)).sum())
+        return int((owners | lost[self.placed].any(axis=1)).sum())
 
     def bytes_followed(self, view: SmoothedView) -> dict[WorkerId, float]:
         """Bytes of state that each worker follows."""
