@@ -29,8 +29,8 @@ SUFFERING: tuple[Fault, ...] = (
 )
 """Plans last for windows where a target does not catch up."""
 SUFFERS_S = 300.0
-SEEDS = (*range(2, 5), 36)
-"""The last one has a plan that ends and of which nothing can be moved back."""
+SEEDS = (3, 27, 36)
+"""The second one has a plan that ends and of which nothing can be moved back."""
 
 
 def guarded(seed: int, folder: Path) -> GuardCheck:

@@ -67,7 +67,7 @@ FOUND_BY = {
     "any signature will do": 1,
     "the trust file is read once": 5,
     "a part that changed is not published": 1,
-    "a placement written once more is the last": 17,
+    "a placement written once more is the last": 60,
     "a journal read before the predecessor is fenced": 1,
 }
 """Where the search begins, if not with seed 0: the seed that found the defect when it was last looked for."""
@@ -325,7 +325,7 @@ def test_a_defect_of_a_worker_is_found(defect: str) -> None:
 
 
 def until_found(run: Callable[[int], object], first: int = 0) -> None:
-    for seed in (*SEEDS[first:], *SEEDS[:first]):
+    for seed in (first, *SEEDS):
         run(seed)
 
 
@@ -336,12 +336,12 @@ def test_a_plan_while_most_hosts_are_lost_is_found() -> None:
         patch.object(observe, "LOST_HOSTS_SHARE", 2.0),
         pytest.raises(Violation, match="hosts are lost"),
     ):
-        lose_hosts_and_shift_loads(World(23, folder))
+        lose_hosts_and_shift_loads(World(43, folder))
 
 
 def test_no_plan_begins_while_most_hosts_are_lost() -> None:
     with simulating(), world_folder() as folder:
-        lose_hosts_and_shift_loads(World(23, folder))
+        lose_hosts_and_shift_loads(World(43, folder))
 
 
 def lose_hosts_and_shift_loads(world: World) -> None:
