@@ -84,6 +84,7 @@ def problems(draw: st.DrawFn, *, most: int = 6, wanted: int = 1, limits: bool = 
         wanted=draw(st.integers(0, wanted)),
         usage=each(st.integers(0, 3), key_groups).astype(float)[None, :] if limited else np.zeros((0, key_groups)),
         limit=each(st.integers(0, 8), workers).astype(float)[None, :] if limited else np.zeros((0, workers)),
+        besides=draw(st.sampled_from([0.0, 7.0])),
         tolerance=draw(st.sampled_from([0.0, 5.0])),
         lost_by=draw(st.sampled_from([None, 1])),
         near_home=draw(st.sampled_from([None, each(st.booleans(), key_groups).astype(bool)])),
@@ -93,7 +94,7 @@ def problems(draw: st.DrawFn, *, most: int = 6, wanted: int = 1, limits: bool = 
 
 def after_loss(found: StandbyProblem, assignment: np.ndarray, lost: set[int]) -> dict[int, float]:
     """Relative loads of the survivors, key group by key group."""
-    loads = dict.fromkeys(set(range(len(found.capacity))) - lost, 0.0)
+    loads = dict.fromkeys(set(range(len(found.capacity))) - lost, found.besides)
     for key_group, owner in enumerate(found.owner.tolist()):
         row = [each for each in assignment[key_group].tolist() if each != UNPLACED]
         heir = owner if owner not in lost else row[0] if row else None

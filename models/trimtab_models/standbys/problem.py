@@ -51,6 +51,8 @@ class StandbyProblem:
     With `spread` no two of owner and standbys share a domain of the last row, even if that leaves fewer standbys.
     `removing` marks draining workers, which stand by for nobody.
 
+    `besides` is what each worker uses for other work, whatever it owns or follows.
+
     `follow` is what following a key group costs a standby, at most its load.  `usage` and `limit` bound what a worker
     follows, such as bytes on its disk, in R resources.  `present` (K, P) are the standbys in order; those of `frozen`
     key groups stay as they are.  Others are replaced only where the highest load after a loss is above its bound by
@@ -70,11 +72,12 @@ class StandbyProblem:
     usage: Floats  # (R, K)
     limit: Floats  # (R, N), infinite = no limit
     budget: StandbyBudget = StandbyBudget()
+    besides: float = 0.0
     tolerance: float = 0.0
     lost_by: int | None = None  # None: the last row
     spread: bool = False
     near_home: Bools | None = None  # (K,)
-    own: Floats = field(init=False)  # (N,) load of what each worker owns
+    own: Floats = field(init=False)  # (N,) load of what each worker owns, and `besides`
     domain: Ints = field(init=False)  # (N,) the domain that each worker is lost with
     outside: Ints = field(init=False)  # (K,) row of `levels` in which standbys are in other domains than the owner
     due: Ints = field(init=False)  # (K,) number of standbys that a key group can have, at most `wanted`
@@ -83,7 +86,7 @@ class StandbyProblem:
     def __post_init__(self) -> None:
         self._check()
         workers = len(self.capacity)
-        _set(self, "own", np.bincount(self.owner, self.load, workers).astype(np.float64))
+        _set(self, "own", self.besides + np.bincount(self.owner, self.load, workers))
         last = len(self.levels) - 1
         depth = np.full(workers, last) if self.spread else self._depth()
         lost = np.minimum(depth, last if self.lost_by is None else self.lost_by)

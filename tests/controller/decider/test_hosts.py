@@ -50,6 +50,15 @@ def test_workers_of_a_host_with_too_few_cores_share_them() -> None:
     assert made.loads()[W2] == pytest.approx(2 * made.loads()[W0], abs=5.0)
 
 
+def test_what_a_worker_uses_besides_its_key_groups_is_known() -> None:
+    machines = {H0: Machine(4.0, type="fast", speed=1.0), H1: Machine(4.0, type="slow", speed=0.5)}
+    made = job(machines, {W0: H0, W1: H1}, partitions=8)
+    made.fixed = 0.2
+    decider = made.decider()
+    made.round(decider)
+    assert view_of(decider).fixed_use == pytest.approx(15.0), "20 % of the fast core, and 10 % at the slow one"
+
+
 def test_a_plan_never_overfills_a_host_whatever_the_cluster() -> None:
     """Each plan is checked against the cores and links that were there, host by host, after it was carried out."""
     plans = full = busy_links = 0

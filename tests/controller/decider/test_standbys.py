@@ -159,12 +159,16 @@ def test_the_group_gives_exactly_the_plan_when_any_worker_dies(situation: tuple[
 
 def test_what_a_loss_leads_to_is_told_with_its_bound() -> None:
     seen = view(THREE, ["a", "a", "b", "c"], [20.0, 20.0, 30.0, 30.0])
-    good = not_none(
-        Following.of(seen, placed(seen, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)})).survival(seen, 1, peaks=True)
-    )
+    known = Following.of(seen, placed(seen, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)}))
+    good = not_none(known.survival(seen, 1, peaks=True))
     assert (good.lost, good.worker) == (("b",), "c"), "30 of its own, 30 of b, and it follows 1"
     assert good.worst_pct == pytest.approx(30 + 30 + FOLLOWING_SHARE * 20)
     assert good.bound_pct <= good.worst_pct
+    busy = replace(seen, fixed_use=15.0)
+    more = 15.0 - FOLLOWING_SHARE * 100.0 / 3
+    assert not_none(known.survival(busy, 1, peaks=True)).worst_pct == pytest.approx(good.worst_pct + more), (
+        "polling and the like"
+    )
     least = not_none(Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1, peaks=True))
     assert (least.missing, least.worst_pct) == (3, pytest.approx(50.0)), (
         "30 of its own and 20 of a; who takes the other 20 is open"

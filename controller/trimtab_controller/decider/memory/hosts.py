@@ -26,6 +26,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from statistics import median
 from types import MappingProxyType
 
 import numpy as np
@@ -251,7 +252,18 @@ class HostTracker:
             share = left / (PERCENT_PER_CORE * sum(each.capacity for each in workers))
             shares |= {worker.id: self._share(worker.id, share) for worker in workers}
         shared = (_with_share(each, shares.get(each.id, 1.0)) for each in scaled.workers)
-        return DemandView.of(scaled, workers=tuple(shared), rooms=rooms)
+        return DemandView.of(scaled, workers=tuple(shared), rooms=rooms, fixed_use=self._fixed_use(view, demands))
+
+    def _fixed_use(self, view: MeasuredView, demands: WindowDemands) -> float | None:
+        """The median, since single workers are noisy."""
+        found = [
+            self.seen.hosts[worker.host].speed * self.seen.workers[worker.id].fixed
+            for worker in view.all_workers
+            if worker.host in self.seen.hosts
+            and (demand := demands.workers.get(worker.id)) is not None
+            and demand.fixed_pct is not None
+        ]
+        return max(0.0, median(found)) if found else None
 
     def added_to(self, view: AppView, further: Iterable[tuple[HostId, float]]) -> list[float | None]:
         """Reference cores that the app would have more with each of these further workers (host, capacity), in turn.

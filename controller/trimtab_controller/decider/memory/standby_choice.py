@@ -151,6 +151,7 @@ class Following:
             follow=_share(view) * table.load,
             state_bytes=table.assumed_state_bytes.astype(np.float64),
             capacity=np.array([worker.capacity for worker in workers], np.float64),
+            besides=self._besides(view),
             removing=removing,
             levels=_levels(workers),
             present=present,
@@ -164,6 +165,11 @@ class Following:
             near_home=near_home,
             spread=spreads(view.rules) and any(worker.zone is not None for worker in workers),
         )
+
+    def _besides(self, view: SmoothedView) -> float:
+        """What each worker uses besides its key groups and following others, in percent of a reference core."""
+        following = _share(view) * sum(self.load_followed(view).values()) / max(1, len(view.all_workers))
+        return max(0.0, (view.fixed_use or 0.0) - following)
 
     def _most_followed(
         self, view: SmoothedView, table: OwnedTable, workers: tuple[Worker, ...], budget: StandbyBudget

@@ -11,7 +11,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 
 import numpy as np
 
@@ -251,7 +250,7 @@ def facts_of(
         ),
         demand=demand_of(view, gaps),
         loads=owned.load / PERCENT_PER_CORE,
-        fixed=_fixed_use(rows, use),
+        fixed=(view.fixed_use or 0.0) / PERCENT_PER_CORE,
         behind=sum(
             worker.whole_capacity * max(0.0, worker_use.demand_pct - worker_use.used_pct) / 100.0
             for worker, worker_use in of_app
@@ -310,15 +309,3 @@ def _counts(table: OwnedTable) -> Counter[WorkerId]:
     """The number of key groups of each worker."""
     counts = np.bincount(table.owner, minlength=len(table.workers)).tolist()
     return Counter(dict(zip(table.workers, counts, strict=True)))
-
-
-def _fixed_use(workers: Collection[Worker], use: ClusterUse) -> float:
-    """The fixed use of a worker, in cores: the median, since single windows of single workers are noisy."""
-    found = [
-        worker.whole_capacity * (worker_use.used_pct - worker_use.load_pct) / 100.0
-        for worker in workers
-        if (worker_use := use.workers.get(worker.id)) is not None
-        and worker_use.used_pct is not None
-        and worker_use.load_pct is not None
-    ]
-    return max(0.0, median(found)) if found else 0.0

@@ -253,6 +253,10 @@ class DemandView(AppView):
     """Plug-ins count the tuples that skip the broker, and have seen none."""
     following_share: float | None = None
     """What it costs to follow a key group, as a share of its load; None = not measured."""
+    fixed_use: float | None = None
+    """What a worker uses besides its own key groups, to follow others too, in percent of a reference core: the median
+    of the workers; None = not measured.
+    """
 
     @cached_property
     def places(self) -> Places:
