@@ -2,6 +2,7 @@
 
 import itertools
 import signal
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Producer
@@ -9,7 +10,7 @@ from confluent_kafka import Producer
 from tests.e2e.played_cluster import LIMIT_S, World
 from tests.e2e.rivals import Rival, wait_for_leader
 from trimtab_protocol.messages.commands import CommandKind, Phase
-from trimtab_protocol.messages.names import transactional_id
+from trimtab_protocol.messages.names import Epoch, transactional_id
 
 pytestmark = pytest.mark.light
 
@@ -52,6 +53,18 @@ def test_stopped_for_longer_than_its_lease_it_commands_no_more_and_stands_by(wor
     leader.wait("second term", lambda: leader.leads)
     assert "acting as generation 3" in leader.log
     assert "no longer the leader: asked to end" in standby.log
+
+
+def test_it_leads_above_a_leader_whom_only_workers_know(world: World) -> None:
+    """As after all topics were deleted: agents and workers go on refusing what is older."""
+    one = Rival(world, "a")
+    one.wait("leader", lambda: one.leads)
+    nodes = [replace(each, epoch=Epoch(7, 3)) for each in world.snapshot().nodes]
+    world.publish_window(nodes=(replace(nodes[0], epoch=Epoch(10**12, 1)), *nodes[1:]))
+    assert world.next_command(CommandKind.PREPARE, windows=True).epoch.generation == 8
+    assert generations(world)[-1] == 8
+    assert "workers know generation 7, of which there is no record: acting as generation 8" in one.log
+    world.check_epochs()
 
 
 def test_who_is_fenced_publishes_nothing_more_says_why_and_comes_back(world: World) -> None:

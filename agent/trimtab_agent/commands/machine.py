@@ -39,7 +39,7 @@ from trimtab_agent.commands.restarts import Restarts, ending
 from trimtab_agent.configuration import MAX_CRASHES
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence
 
 WORKERS_RETURN_S = 5.0
@@ -94,6 +94,11 @@ class CommandMachine:
     def given_up(self) -> frozenset[WorkerId]:
         """Crashed workers that the agent no longer starts by itself."""
         return self._restarts.given_up
+
+    @property
+    def highest_epoch(self) -> Epoch:
+        """The newest one that a command had."""
+        return self._ledger.highest_epoch
 
     def absences(self, now: float) -> dict[WorkerId, tuple[Absence, str | None]]:
         """Why workers that the agent can start are not connected, and what an operator must know of it."""

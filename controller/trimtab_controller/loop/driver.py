@@ -27,7 +27,13 @@ from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox, Received
 from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.publications import records_of, status_record, to_sign_again
-from trimtab_controller.loop.recovery import RecoveredState, recalled_costs, recalled_demand, taken_over
+from trimtab_controller.loop.recovery import (
+    RecoveredState,
+    generation_known,
+    recalled_costs,
+    recalled_demand,
+    taken_over,
+)
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.solver.process import SolverProcess
@@ -185,6 +191,7 @@ class ControlLoop:
                     self._execute(event)
             case deciding.SnapshotArrived(snapshot=snapshot):
                 if self._acting:
+                    self._outrank(generation_known(snapshot, self._clock()))
                     self._execute(self._windows.read(snapshot, owners=bool(self._execution.state.in_flight)))
                     self._telemetry.lags(self._execution.lags_s, self._execution.restores_allowed)
                     self._telemetry.full_links(self._execution.full_links)
@@ -235,6 +242,22 @@ class ControlLoop:
         self._see_hold(None)
         self._execution.state = self._published = taken_over(self._recovered.execution)
         self._go_on()
+
+    def _outrank(self, known: int) -> None:
+        """Lead above a leader whom only agents and workers know: somebody has deleted all topics, or the broker's disk.
+
+        They refuse what is older.  A plan in flight ends first.
+        """
+        state = self._execution.state
+        if known <= state.generation or state.in_flight or not self._begun:
+            return
+        self._execution.state = taken_over(state, known)
+        log.warning(
+            "workers know generation %d, of which there is no record: acting as generation %d",
+            known,
+            self._execution.state.generation,
+        )
+        self._execute(executing.PlacementsLost())
 
     def _look_on(self, event: Placement | JournalEntry) -> None:
         """In a dry run: follow what the acting controller publishes, if there is one."""

@@ -29,11 +29,15 @@ from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.intents import TakenBack
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import RemoteCostStatus, Status, status_key
 from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import KeyId
 
 log = logging.getLogger(__name__)
+
+YEAR_2026_S = 1_767_225_600.0
+"""Its begin, in epoch seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,10 +184,19 @@ def _status(found: Reading, topics: Topics) -> dict[bytes, Status]:
     return told
 
 
-def taken_over(execution: Execution) -> Execution:
-    """The state under the next leader generation, which is higher than all published ones."""
+def taken_over(execution: Execution, known: int = 0) -> Execution:
+    """The state under the next leader generation, which is higher than all published ones, and than one `known`."""
     published = [placement.epoch.generation for placement in execution.placements.values()]
-    return replace(execution, generation=max([execution.generation, *published]) + 1)
+    return replace(execution, generation=max([execution.generation, known, *published]) + 1)
+
+
+def generation_known(snapshot: Snapshot, now: float) -> int:
+    """The newest leader generation that a worker or its agent knows; 0 = none.
+
+    A host cannot raise it for ever: more than one leader a minute since 2026 is not believed.
+    """
+    known = (row.epoch.generation for row in snapshot.nodes if row.epoch is not None)
+    return max((each for each in known if each <= (now - YEAR_2026_S) / 60.0), default=0)
 
 
 def recalled_demand(messages: Iterable[Message], settings: ForecastSettings) -> Forecasts:
