@@ -71,7 +71,7 @@ def test_killed_between_all_steps_the_plan_goes_on(parted: World) -> None:
     world.check_placements()
     assert [row["failed"] for row in world.status_when("measured round", is_measured)["rounds"]] == [0]
     generations = {placement.epoch.generation for placement in world.placements}
-    assert len(generations) >= 4, "every successor publishes under its own generation"
+    assert len(generations) > 1, "successors publish, if they are not killed before"
     check_form(world)
     assert fresh(world).newest == world.placements[-1]
 
