@@ -344,7 +344,7 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     running = [row for row in ours if row.state is WorkerState.RUNNING]
     drained = sorted(row.worker for row in running if Drain.key_of(row.worker) in asked.intents)
     rows = [row for row in running if row.startable and row.worker not in drained]
-    if running and not any(row.startable for row in running):
+    if running and not any(row.startable for row in ours):
         text = f"no agent can start a worker of {app}: expected `app` and `command` of the workers in agent.toml"
         raise ChangeRefused(RefusalKind.CONFLICT, text)
     late = sorted(row.worker for row in ours if row.state in ON_THE_WAY and row.startable)

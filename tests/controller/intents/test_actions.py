@@ -190,6 +190,10 @@ def test_while_almost_all_workers_rebalance_a_restart_is_refused_for_now() -> No
             replace(STARTABLE, nodes=STARTABLE.nodes[:1]),
             "workers of orders that run and can be restarted: 1, expected 2 to",
         ),
+        (
+            replace(STATUS, nodes=(*STATUS.nodes[:1], replace(STARTABLE.nodes[1], state=WorkerState.RECOVERING))),
+            "can be restarted: 0, expected 2 to .*; orders-.* do not run yet, ask again when they do",
+        ),
         (replace(STARTABLE, apps=tuple(replace(row, mode="dry-run") for row in STATUS.apps)), "is dry-run"),
     ],
 )
