@@ -210,6 +210,17 @@ if Feature.CARELESS in FEATURES:
                 odd[text(event.key)] = "x" * 5000
 
 
+if Feature.BEHIND in FEATURES:
+    behind = table("behind")
+    own["source"].append(behind)
+
+    @app.agent(numbers)
+    async def fall_behind(stream: Any) -> None:
+        async for event in stream.events():
+            await asyncio.sleep(0.02)
+            behind[text(event.key)] += 1
+
+
 if Feature.RECORDS in FEATURES:
     UNREADABLE = (FOLDER / f"{WORKER}.unreadable").open("a", buffering=1)
 

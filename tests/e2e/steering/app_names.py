@@ -45,6 +45,7 @@ class Feature(StrEnum):
     WITHOUT_KEYS = "these have no keys"
     BY_HAND = "the second agent acknowledges by hand"
     FAILS = "and fails now and then"
+    BEHIND = "one more agent, which is far behind the others of its topic"
     RECORDS = "one more table, of records"
     NEW_FIELD = "with a field that records had not before"
     BATCHES = "the stateless agent takes batches"

@@ -18,6 +18,7 @@ CHANGELOGS = ("oracle-counts-changelog", SUMS, "oracle-groups-changelog")
 WINDOWED = "oracle-windowed-changelog"
 MANY = "oracle-many-changelog"
 LATE, ODD = "oracle-late-changelog", "oracle-odd-changelog"
+BEHIND = "oracle-behind-changelog"
 EXTRAS, RENAMED = "oracle-extras-changelog", "oracle-renamed-changelog"
 OPERATORS: dict[Feature | None, tuple[OperatorId, ...]] = {
     None: (SOURCE, REGROUP),
@@ -106,7 +107,8 @@ class Setup:
         """With those of the tables that the judge does not look at."""
         careless = (LATE, ODD) if Feature.CARELESS in self.features else ()
         many = (MANY,) if self.writes else ()
-        return (*self.changelogs, *((BALLAST,) if self.ballast_bytes else ()), *many, *careless)
+        behind = (BEHIND,) if Feature.BEHIND in self.features else ()
+        return (*self.changelogs, *behind, *((BALLAST,) if self.ballast_bytes else ()), *many, *careless)
 
     @property
     def changelogs(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from confluent_kafka.admin import (
 from tests.e2e.steering.answers import PARTITIONS, AnswersCluster
 from tests.e2e.steering.app_names import BREACHES, Feature, note_fault
 from tests.e2e.steering.cluster import Cluster, until, worker
-from tests.e2e.steering.run_setup import APP, MANY, SOURCE, SUMS, Setup
+from tests.e2e.steering.run_setup import APP, BEHIND, MANY, SOURCE, SUMS, Setup
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Act, Scenario, begin, hand_overs
 from tests.e2e.steering.test_deleted_topics import delete
@@ -53,6 +53,8 @@ AUTHORIZED = {
 RECORDS = "oracle-records-changelog"
 FEW: dict[str, Any] = {"workers": 2, "rate": 60.0, "preload": 200, "keys": 40}
 SMALL: dict[str, Any] = {"workers": 2, "partitions": 4, "rate": 60.0, "preload": 400, "keys": 40}
+BURST, RELEASE_S = 3000, 20.0
+"""Inputs that come all at once, half a minute's work for an agent that is behind; a release may take so long."""
 RESTORED, LEFT = 0.8, 0.7
 """Which part of the changelogs a backup had, and which one the broker's disk has kept."""
 HIGH: dict[str, Any] = {"workers": 3, "partitions": 3, "rate": 60.0, "preload": 30, "keys": 30, "writes": 80}
@@ -362,6 +364,25 @@ async def ten_times(cluster: Cluster) -> None:
     }
 
 
+async def behind(cluster: Cluster) -> None:
+    """One agent is half a minute behind another one of its topic: key groups move without waiting for that."""
+    await begin(cluster)
+    await cluster.load.send_numbers(BURST)
+    await asyncio.sleep(3.0)
+    backlog = sum(each.backlog or 0 for _, told in cluster.agent.statistics.values() for each in told.key_groups)
+    began = time.monotonic()
+    done = [await cluster.hand_over(*cluster.pick(2), took_limit_s=RELEASE_S) for _ in range(3)]
+    took_s = time.monotonic() - began
+    print(f"{backlog} inputs waited, moves took {took_s:.0f} s")
+    assert all(done), [ack.detail for ack in cluster.agent.acks]
+    assert backlog > 0.5 * BURST, "nobody was behind"
+    await cluster.settled()
+    await let_end(cluster)
+    rows = await asyncio.to_thread(read_topic, cluster, BEHIND)
+    newest = {json.loads(key or b""): int(value or 0) for each in rows.values() for key, value, _ in each}
+    assert newest == Counter(key for key, _ in cluster.load.sent)
+
+
 LESS = ("too low", "wrong keys")
 """What must be wrong where a changelog has lost records."""
 SITUATIONS = (
@@ -375,6 +396,7 @@ SITUATIONS = (
     Scenario(name="restored changelogs, inputs wait", setup=Setup(**SMALL), act=restored(200), loses=LESS),
     Scenario(name="restored changelogs", setup=Setup(**SMALL), act=restored(0), loses=LESS),
     Scenario(name="ends of changelogs lost", setup=Setup(**SMALL), act=ends_lost, loses=LESS),
+    Scenario(name="an agent is behind", setup=Setup(features=(Feature.BEHIND,), **FEW), act=behind),
     Scenario(name="ten times the rate", setup=Setup(**HIGH), act=ten_times),
 )
 

@@ -45,8 +45,8 @@ from trimtab_protocol.messages.names import KeyGroup
 
 log = logging.getLogger(__name__)
 
-WATCH_S = 0.05
-"""How often a release that waits looks at the begun events."""
+WATCH_S, BEHIND_S = 0.05, 0.5
+"""How often a release that waits looks at the begun events, and at an agent that is behind another one."""
 
 
 class Denied(Exception):
@@ -140,8 +140,17 @@ class KeyGroupHandover:
         """Raises Denied, with nothing stopped, if begun events will not end in time."""
         consumer, limit_s = self._app.consumer, self._settings.drain_limit_s
         while True:
+            behind_s = consumer.bring_forward(sources)
             oldest, longest_s = consumer.oldest_in_work(sources), consumer.in_work.longest_s(sources)
             left_s = seconds_to_wait(oldest, longest_s, limit_s)
+            in_time = time.monotonic() + behind_s < deadline
+            if left_s == 0.0 and behind_s > limit_s / 2 and not in_time:
+                behind = f"an agent needs about {behind_s:.0f} s for what another one of its topic has begun"
+                raise Denied(Refusal.DRAIN_TIMEOUT, f"{behind} (limit {limit_s / 2:g} s)")
+            if left_s == 0.0 and behind_s > BEHIND_S and in_time:
+                await asyncio.sleep(BEHIND_S)
+                self.check(generation)
+                continue
             if left_s == 0.0:
                 return
             if left_s is None:

@@ -30,7 +30,7 @@ from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.chained import Renewal, chain, in_batch, only_gathers, waiting_in_batch
 from trimtab_agent.engines.faust.transport.client import CONNECT, BrokerWaits, reset_connections, until_answered
 from trimtab_agent.engines.faust.transport.density import Density
-from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
+from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
 from trimtab_agent.engines.faust.transport.thread import (
     LOOK_INTERVAL_S,
@@ -1000,11 +1000,30 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return [message for message in list(self._unacked_messages) if not message.acked]
 
     def oldest_in_work(self, tps: Collection[TP]) -> InWork | None:
-        """The event of these partitions that agents have begun first and not finished."""
-        untouched = self._untouched(tps)
-        begun = [each for each in self._all_begun() if each.tp in tps and each not in untouched]
-        found = oldest_of(begun, time.monotonic())
+        """The event of these partitions that agents have had in their hands for the longest time."""
+        others = self._untouched(tps).union(*self._waiting(tps).values())
+        begun = [each for each in self._all_begun() if each.tp in tps and each not in others]
+        found = self.in_work.oldest_of(begun, time.monotonic())
         return max(found.values(), key=lambda each: each.age_s, default=None)
+
+    def _waiting(self, tps: Collection[TP]) -> dict[Any, list[Any]]:
+        """Begun messages that another agent has yet to take, by the queues of these partitions."""
+        return {
+            queue: [event.message for event in queue._queue if event.message.tracked] for queue in self._queues(tps)
+        }
+
+    def bring_forward(self, tps: Collection[TP]) -> float:
+        """Let agents take what others have begun of these partitions before anything else.
+
+        Returns about how long that takes, in seconds.  The order within a partition stays.
+        """
+        longest_s, now = 0.0, time.monotonic()
+        for queue, waiting in self._waiting(tps).items():
+            longest_s = max(longest_s, self.in_work.seconds_behind(queue, waiting, tps, now))
+            events = sorted(queue._queue, key=lambda event: event.message.tp not in tps or not event.message.tracked)
+            queue._queue.clear()
+            queue._queue.extend(events)
+        return longest_s
 
     def abandoned(self, tps: Collection[TP]) -> str | None:
         """An event of drained partitions that was not acknowledged, although nobody has it any more; None: all were.
@@ -1030,6 +1049,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 self._undeliver(tp, offset)
             else:
                 kept.append(event)
+        kept.sort(key=lambda event: event.message.tp not in tps)  # what is waited for comes first
         freed = len(queue._queue) - len(kept)
         queue._queue.clear()
         queue._queue.extend(kept)
@@ -1095,7 +1115,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         while not self.should_stop:
             await self.sleep(ENDS_INTERVAL_S)
             self._let_go_of_failed()
-            self.in_work.see(self._all_begun(), time.monotonic())
+            self.in_work.see(self._all_begun(), self._waiting(self._position), time.monotonic())
             self.tell_of_gaps(time.time())
             self.recall_if_fenced()
             await self._ends.refresh(self._thread, list(self._position))

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -37,8 +37,13 @@ class Worker:
         ends_after_s: float = 0.0,
         flushes: bool = True,
         abandoned: str | None = None,
+        behind: Sequence[float] = (),
     ) -> None:
-        """`ends_after_s` = how long the broker takes to say where changelogs end."""
+        """`ends_after_s` = how long the broker takes to say where changelogs end.
+
+        `behind` = how long an agent needs for what another one of its topic has begun, at each look.
+        """
+        self.behind = iter(behind)
         self.askers = iter(())
         """Whether an agent waits for an answer, each time that this is looked at."""
         self.ends_after_s = ends_after_s
@@ -133,6 +138,7 @@ class Worker:
             take_back=drain,
             wait_for_commit=self._step("wait for commit"),
             next_offset=lambda _: 5,
+            bring_forward=lambda _: next(self.behind, 0.0),
             oldest_in_work=lambda _: oldest(),
             in_work=seen,
         )
@@ -202,6 +208,12 @@ HAS_IT_AGAIN = ["drain", "app: assigned", "attach"]
             "orders/3 offset 187 was not acknowledged, and nobody works on it",
             ["pause", "drain", *HAS_IT_AGAIN],
             id="an event was not acknowledged",
+        ),
+        pytest.param(
+            {"behind": (30.0,)},
+            "an agent needs about 30 s for what another one of its topic has begun .limit 5 s",
+            [],
+            id="an agent is far behind another one of its topic",
         ),
         pytest.param(
             {"oldest": lambda: in_work(34.0)},
@@ -276,6 +288,15 @@ def test_a_release_waits_for_the_flush_of_a_batch_and_stops_the_key_group_only_t
 
     assert time.monotonic() - began > 0.05, "it stops two seconds before the end"
     assert worker.told[:2] == ["pause", "drain"]
+
+
+def test_a_key_group_goes_on_while_an_agent_takes_what_another_one_has_begun() -> None:
+    worker = Worker(behind=(8.0, 4.0, 0.1))
+
+    asyncio.run(worker.handover.release([MOVED], GENERATION, 20.0))
+
+    assert worker.told[:2] == ["pause", "drain"]
+    assert next(worker.behind, None) is None, "it looked until little was left"
 
 
 def test_ordinary_events_are_waited_for_after_the_stop() -> None:

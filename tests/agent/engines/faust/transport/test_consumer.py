@@ -46,6 +46,8 @@ class Event:
     def __init__(self, tp: TP, offset: int, *, begun: bool = False) -> None:
         self.message = self
         self.tp, self.offset, self.tracked = tp, offset, begun
+        self.time_in: float | None = None
+        self.acked = False
 
 
 class Channel:
@@ -1345,3 +1347,28 @@ def test_a_recovery_ends_at_the_end_of_the_log_and_not_before_what_was_given_to_
     assert recovery.in_recovery is not ends
     assert recovery.active_offsets[changelog] == (8 if ends else processed)
     assert not recovery.signal_recovery_end.is_set(), "it would end the next recovery"
+
+
+def begun_before(tp: TP, offset: int, seconds: float) -> Event:
+    """Begun by another agent of the topic, so long ago."""
+    made = Event(tp, offset, begun=True)
+    made.time_in = time.monotonic() - seconds
+    return made
+
+
+async def test_what_another_agent_has_begun_is_taken_before_other_key_groups(consumer: SteeredConsumer) -> None:
+    """One agent is 60 s behind another one of its topic: a key group that leaves need not wait for that."""
+    give(consumer, OTHER, *range(6))
+    give(consumer, ONE, 10, 11, 12)
+    waiting = [begun_before(OTHER, number, 60.0 - number) for number in range(4)]
+    ours = [begun_before(ONE, 10, 50.0), begun_before(ONE, 11, 49.0)]
+    channel = queued(consumer, *waiting, *ours, Event(OTHER, 4), Event(ONE, 12), Event(OTHER, 5))
+    consumer._unacked_messages.update([*waiting, *ours])
+
+    assert consumer.oldest_in_work({ONE}) is None, "no agent has it in its hands"
+    assert consumer.bring_forward({ONE}) == pytest.approx(60.0 * 2 / 6, rel=0.01)
+    assert channel.left[:3] == [(ONE, 10), (ONE, 11), (OTHER, 0)]
+    consumer.block({ONE})
+    assert not await consumer.drain({ONE}, 0.05), "it is still to be taken"
+    assert channel.left == [(ONE, 10), (ONE, 11), *((OTHER, number) for number in range(6))]
+    assert consumer.next_offset(ONE) == 12
