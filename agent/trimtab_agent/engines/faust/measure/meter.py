@@ -10,7 +10,7 @@ the previous one.
 An agent that takes batches (`stream.take`) begins no event: another task gathers them.  Its steps are charged to the
 partitions of the events in its batch, in equal parts.
 
-What agents compute in asyncio's threads (`asyncio.to_thread`) is charged like their steps (`MeteredThreads`).
+What agents compute in threads of their event loop is charged like their steps (`MeteredThreads`).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,35 +137,36 @@ class _ThreadCall:
     at_ns: int
 
 
-class MeteredThreads(ThreadPoolExecutor):
-    """Threads for an event loop.  What an agent has called there is charged to its event, or to its batch.
+class MeteredThreads:
+    """Charges what an agent has called in a thread of its event loop to its event, or to its batch.
 
     A call may last longer than an interval, so it is charged as far as it has come whenever somebody asks.
     """
 
     def __init__(self, meter: KeyGroupCpuMeter) -> None:
-        super().__init__(thread_name_prefix="asyncio")  # as asyncio's own
         self._meter = meter
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
         self._running: set[_ThreadCall] = set()
         self._spent: list[tuple[TP | None, TakenBatch | None, int]] = []
 
     def serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Become the threads of a loop, unless the app has given it some, or it does not say so (uvloop).
+        """Charge what is called in this loop's threads (`asyncio.to_thread`), or by it in a pool that the app has made.
 
         Not where one thread cannot read another's clock (macOS).
         """
-        free = isinstance(loop, asyncio.BaseEventLoop) and getattr(loop, "_default_executor", self) is None
-        if free and hasattr(time, "pthread_getcpuclockid"):
-            loop.set_default_executor(self)
+        if loop is self._loop or not hasattr(time, "pthread_getcpuclockid"):
+            return
+        self._loop, run = loop, loop.run_in_executor
 
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> "Future[Any]":
-        """Run a function in a thread."""
-        event, batch = current_event(), self._meter.batch
-        if event is None and batch is None:
-            return super().submit(function, *arguments, **options)
-        partition = None if event is None else event.message.tp
-        return super().submit(self._measured, partition, batch, function, *arguments, **options)
+        def run_and_charge(pool: Executor | None, function: Callable[..., Any], *arguments: Any) -> Any:
+            event, batch = current_event(), self._meter.batch
+            if (event or batch) and (pool is None or isinstance(pool, ThreadPoolExecutor)):
+                partition = None if event is None else event.message.tp
+                return run(pool, self._measured, partition, batch, function, *arguments)
+            return run(pool, function, *arguments)
+
+        loop.run_in_executor = run_and_charge  # type: ignore[method-assign]
 
     def _measured(
         self,
@@ -173,14 +174,13 @@ class MeteredThreads(ThreadPoolExecutor):
         batch: TakenBatch | None,
         function: Callable[..., Any],
         *arguments: Any,
-        **options: Any,
     ) -> Any:
         clock = time.pthread_getcpuclockid(threading.get_ident())
         call = _ThreadCall(partition, batch, clock, time.clock_gettime_ns(clock))
         with self._lock:
             self._running.add(call)
         try:
-            return function(*arguments, **options)
+            return function(*arguments)
         finally:
             with self._lock:  # the clock of a thread that has ended must not be read
                 self._note(call)

@@ -2,7 +2,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -184,7 +184,18 @@ def burn_cpu(seconds: float) -> None:
         pass
 
 
-async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far_as_it_has_come():
+async def in_own_pool(function: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        await asyncio.get_running_loop().run_in_executor(pool, function)
+
+
+async def in_own_default_pool(function: Callable[[], None]) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    await asyncio.to_thread(function)
+
+
+@pytest.mark.parametrize("in_thread", [asyncio.to_thread, in_own_pool, in_own_default_pool])
+async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far_as_it_has_come(in_thread: Any):
     app, going_on, ended = faust.App("threads", store="memory://"), threading.Event(), asyncio.Event()
     sensor = KeyGroupSensor(app)
     app.sensors.add(sensor)
@@ -197,7 +208,7 @@ async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far
 
     async def work(stream: Any) -> None:
         async for _ in stream:
-            await asyncio.to_thread(compute)
+            await in_thread(compute)
             ended.set()
 
     app.flow_control.resume()
@@ -205,10 +216,13 @@ async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far
         await asyncio.to_thread(burn_cpu, 0.01)  # nobody's
         await agent.put(1, partition=1)
         found = Counter[TP | None]()
-        while found[B] < 50_000_000:
-            await asyncio.sleep(0.01)
-            found.update(sensor.take().agents_ns)
-        going_on.set()
+        try:
+            async with asyncio.timeout(30.0):
+                while found[B] < 50_000_000:
+                    await asyncio.sleep(0.01)
+                    found.update(sensor.take().agents_ns)
+        finally:
+            going_on.set()
         await ended.wait()
     found.update(sensor.take().agents_ns)
 
@@ -216,8 +230,9 @@ async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far
     assert found[B] >= 70_000_000
 
 
-async def test_threads_that_the_app_has_given_to_its_loop_stay():
-    own = ThreadPoolExecutor(1)
-    asyncio.get_running_loop().set_default_executor(own)
-    await KeyGroupSensor(faust.App("own-threads", store="memory://")).on_start()
-    assert asyncio.get_running_loop()._default_executor is own  # type: ignore[attr-defined]
+async def test_threads_that_are_served_again_charge_nothing_twice():
+    sensor, loop = KeyGroupSensor(faust.App("again", store="memory://")), asyncio.get_running_loop()
+    await sensor.on_start()
+    run = loop.run_in_executor
+    await sensor.on_start()
+    assert loop.run_in_executor is run
