@@ -290,7 +290,7 @@ PRIVATES: tuple[Private, ...] = (
         faust.App,
         (Patch.BEGUN_EVENTS, Patch.REPLIES, Patch.ASKING),
         "the assignment that the next rebalance compares with",
-        ("_assignment", "_consumer", "_producer", "_reply_consumer", "_leader_assignor"),
+        ("_assignment", "_consumer", "_producer", "_reply_consumer", "_leader_assignor", "_extra_services"),
         (("_stop_consumer", ()), ("maybe_start_producer", ())),
     ),
     Private(
