@@ -282,8 +282,8 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         ReplyConsumer,
         (Patch.REPLIES, Patch.ASKING),
-        "",
-        (),
+        "telling its topics from those of agents",
+        ("_fetchers",),
         (("_reply_topic", ("topic",)), ("add", ("correlation_id", "promise"))),
     ),
     Private(
