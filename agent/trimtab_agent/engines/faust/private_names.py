@@ -289,8 +289,11 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         faust.App,
         (Patch.BEGUN_EVENTS, Patch.REPLIES, Patch.ASKING),
-        "the assignment that the next rebalance compares with",
-        ("_assignment", "_consumer", "_producer", "_reply_consumer", "_leader_assignor", "_extra_services"),
+        "the assignment that the next rebalance compares with; metering of its tasks; talking to the agent",
+        (
+            *("_assignment", "_consumer", "_producer", "_reply_consumer", "_leader_assignor", "_app_tasks"),
+            "_extra_services",
+        ),
         (("_stop_consumer", ()), ("maybe_start_producer", ())),
     ),
     Private(

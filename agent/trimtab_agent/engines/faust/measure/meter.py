@@ -10,7 +10,8 @@ the previous one.
 An agent that takes batches (`stream.take`) begins no event: another task gathers them.  Its steps are charged to the
 partitions of the events in its batch, in equal parts.
 
-What agents compute in threads of their event loop is charged like their steps (`MeteredThreads`).
+What agents compute in threads of their event loop is charged like their steps (`MeteredThreads`).  Tasks of the app
+that read topics are metered like agents (`MeteredTask`).
 """
 
 import asyncio
@@ -243,3 +244,20 @@ def meter_agents(app: Any) -> None:
         kind = type(agent)
         if not issubclass(kind, MeteredAgent):
             agent.__class__ = type(f"Metered{kind.__name__}", (MeteredAgent, kind), {})
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredTask:
+    """A task of the app (`@app.task`), which may read a topic like an agent."""
+
+    task: Callable[[], Awaitable[None]]
+    meter: KeyGroupCpuMeter
+
+    async def __call__(self) -> None:
+        """Run it, and charge its steps; those that work on no event are nobody's."""
+        await Metered(self.task(), self.meter)
+
+
+def meter_tasks(app: Any, meter: KeyGroupCpuMeter) -> None:
+    """Meter all tasks of an app.  Call before they start."""
+    app._app_tasks[:] = [each if isinstance(each, MeteredTask) else MeteredTask(each, meter) for each in app._app_tasks]

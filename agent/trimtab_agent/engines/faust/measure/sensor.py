@@ -14,7 +14,13 @@ import faust
 from faust.streams import current_event
 from faust.types import TP, AppT, EventT, Message, StreamT
 
-from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, MeteredThreads, meter_agents, nothing
+from trimtab_agent.engines.faust.measure.meter import (
+    KeyGroupCpuMeter,
+    MeteredThreads,
+    meter_agents,
+    meter_tasks,
+    nothing,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,9 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         self._changelogs: frozenset[str] = frozenset()
 
     async def on_start(self) -> None:
-        """Meter the app's agents; Faust starts sensors before agents."""
+        """Meter the app's agents and tasks; Faust starts sensors before them."""
         meter_agents(self._app)
+        meter_tasks(self._app, self.cpu)
         self.threads.serve(asyncio.get_running_loop())
         self._changelogs = frozenset(self._app.tables.changelog_topics)
 

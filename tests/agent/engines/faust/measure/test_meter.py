@@ -10,7 +10,7 @@ from typing import Any
 import faust
 import pytest
 from faust.agents import Agent
-from faust.types import TP
+from faust.types import TP, Message
 
 from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, Metered, MeteredAgent, meter_agents
 from trimtab_agent.engines.faust.measure.sensor import KeyGroupSensor
@@ -228,6 +228,35 @@ async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far
 
     assert set(+found) == {B}
     assert found[B] >= 70_000_000
+
+
+async def test_a_task_that_reads_a_topic_is_charged_to_the_partitions_of_its_events():
+    app = faust.App("tasks", store="memory://")
+    sensor = KeyGroupSensor(app)
+    app.sensors.add(sensor)
+    stream = app.topic("t").stream()
+
+    @app.task
+    async def read() -> None:
+        burn_cpu(0.01)  # nobody's
+        async for value in stream:
+            burn_cpu(value)
+
+    await sensor.on_start()
+    await sensor.on_start()
+    app.flow_control.resume()
+    (task,) = [asyncio.create_task(each()) for each in app._app_tasks]
+    for partition, cost in ((0, 0.01), (1, 0.02)):
+        message = Message("t", partition, 0, 0.0, 0, {}, None, b"", None, generation_id=app.consumer_generation_id)
+        await stream.channel.queue.put(app.create_event(None, cost, {}, message))
+    async with asyncio.timeout(30.0):
+        while sensor.cpu.spent_ns.keys() != {None, A, B}:
+            await asyncio.sleep(0.01)
+    task.cancel()
+
+    found = sensor.take().agents_ns
+    assert found[None] >= 10_000_000
+    assert 10_000_000 <= found[A] < found[B]
 
 
 async def test_threads_that_are_served_again_charge_nothing_twice():
