@@ -10,8 +10,8 @@ the previous one.
 An agent that takes batches (`stream.take`) begins no event: another task gathers them.  Its steps are charged to the
 partitions of the events in its batch, in equal parts.
 
-What agents compute in threads of their event loop is charged like their steps (`MeteredThreads`).  Tasks of the app
-that read topics are metered like agents (`MeteredTask`).
+What agents compute in threads of their event loop, and in tasks that they begin for an event (`asyncio.gather`), is
+charged like their steps (`MeteredLoop`).  Tasks of the app that read topics are metered like agents (`MeteredTask`).
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, 
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 from faust.agents import Agent
 from faust.streams import current_event
@@ -31,9 +32,13 @@ from faust.types import TP
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TakenBatch:
-    """The partitions of a batch, one for each of its events."""
+    """The partitions of a batch, one for each of its events, and the message of the first.
+
+    The reference is weak, because Faust waits for each message that somebody has.
+    """
 
     tps: Sequence[TP]
+    first: "ref[Any]"
     counts: Mapping[TP, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -128,6 +133,60 @@ class Metered:
                 fault = exc
 
 
+class MeteredChild(Coroutine[Any, Any, Any]):
+    """What a task runs that an agent has begun for its event or its batch, as by `asyncio.gather` or `wait_for`.
+
+    It is charged until that is done: what a library has begun meanwhile, such as a connection, may live on.
+    """
+
+    __slots__ = ("_batch", "_coroutine", "_message", "_meter", "_partition")
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        meter: KeyGroupCpuMeter,
+        message: "ref[Any]",
+        partition: TP | None,
+        batch: TakenBatch | None,
+    ) -> None:
+        self._coroutine = coroutine
+        self._meter = meter
+        self._message = message
+        self._partition = partition
+        self._batch = batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coroutine, name)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        """Go on with a value."""
+        return self._step(self._coroutine.send, value)
+
+    def throw(self, *fault: Any) -> Any:
+        """Go on with an exception."""
+        return self._step(self._coroutine.throw, *fault)
+
+    def close(self) -> None:
+        """End it."""
+        self._coroutine.close()
+
+    def _step(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        meter, message = self._meter, self._message()
+        if message is None or message.acked:
+            return step(*arguments)
+        del message  # Faust waits for each message that somebody has
+        meter.current, meter.batch = self._partition, self._batch
+        started = meter.clock()
+        try:
+            return step(*arguments)
+        finally:
+            meter.charge(self._partition, self._batch, meter.clock() - started)
+            meter.current = meter.batch = None
+
+
 @dataclass(slots=True, eq=False)
 class _ThreadCall:
     """A call in a thread, charged up to `at_ns` of the thread's own clock."""
@@ -138,10 +197,10 @@ class _ThreadCall:
     at_ns: int
 
 
-class MeteredThreads:
-    """Charges what an agent has called in a thread of its event loop to its event, or to its batch.
+class MeteredLoop:
+    """Charges what an agent has begun in threads of its event loop, or in tasks, to its event or to its batch.
 
-    A call may last longer than an interval, so it is charged as far as it has come whenever somebody asks.
+    A call in a thread may last longer than an interval: it is charged as far as it has come whenever somebody asks.
     """
 
     def __init__(self, meter: KeyGroupCpuMeter) -> None:
@@ -152,13 +211,13 @@ class MeteredThreads:
         self._spent: list[tuple[TP | None, TakenBatch | None, int]] = []
 
     def serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Charge what is called in this loop's threads (`asyncio.to_thread`), or by it in a pool that the app has made.
+        """Charge what is begun in this loop, or by it in a pool of threads that the app has made.
 
-        Not where one thread cannot read another's clock (macOS).
+        Not in threads where one cannot read another's clock (macOS).
         """
-        if loop is self._loop or not hasattr(time, "pthread_getcpuclockid"):
+        if loop is self._loop:
             return
-        self._loop, run = loop, loop.run_in_executor
+        self._loop, run, create = loop, loop.run_in_executor, loop.create_task
 
         def run_and_charge(pool: Executor | None, function: Callable[..., Any], *arguments: Any) -> Any:
             event, batch = current_event(), self._meter.batch
@@ -167,7 +226,22 @@ class MeteredThreads:
                 return run(pool, self._measured, partition, batch, function, *arguments)
             return run(pool, function, *arguments)
 
-        loop.run_in_executor = run_and_charge  # type: ignore[method-assign]
+        def create_and_charge(coroutine: Any, **options: Any) -> Any:
+            if loop.get_task_factory() is None:  # another may go on in the step of the agent
+                coroutine = self._of_agent(coroutine)
+            return create(coroutine, **options)
+
+        if hasattr(time, "pthread_getcpuclockid"):
+            loop.run_in_executor = run_and_charge  # type: ignore[method-assign]
+        loop.create_task = create_and_charge  # type: ignore[method-assign]
+
+    def _of_agent(self, coroutine: Any) -> Any:
+        meter, event = self._meter, current_event()
+        if meter.current is not None and event is not None:
+            return MeteredChild(coroutine, meter, ref(event.message), event.message.tp, None)
+        if meter.batch is not None:
+            return MeteredChild(coroutine, meter, meter.batch.first, None, meter.batch)
+        return coroutine
 
     def _measured(
         self,
@@ -221,7 +295,8 @@ class BatchOfStream:
             return None
         seen = id(events[0]), events[0].message.offset, len(events)
         if self._seen != seen:
-            self._seen, self._batch = seen, TakenBatch([event.message.tp for event in events])
+            self._seen = seen
+            self._batch = TakenBatch([event.message.tp for event in events], ref(events[0].message))
         return self._batch
 
 

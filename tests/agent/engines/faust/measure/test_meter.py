@@ -2,7 +2,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -259,9 +259,68 @@ async def test_a_task_that_reads_a_topic_is_charged_to_the_partitions_of_its_eve
     assert 10_000_000 <= found[A] < found[B]
 
 
+async def in_group(*coroutines: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for each in coroutines:
+            group.create_task(each)
+
+
+async def each_in_time(*coroutines: Coroutine[Any, Any, None]) -> None:
+    for each in coroutines:
+        await asyncio.wait_for(each, 30.0)
+
+
+@pytest.mark.parametrize("begin", [asyncio.gather, in_group, each_in_time])
+@pytest.mark.parametrize("batches", [False, True])
+async def test_what_an_agent_does_in_tasks_is_charged_to_its_events_until_they_are_done(
+    clock: Clock, *, begin: Any, batches: bool
+):
+    app, ended, later = faust.App("child", store="memory://"), asyncio.Event(), asyncio.Event()
+    sensor = KeyGroupSensor(app, gathered=gathered)
+    sensor.cpu.clock = clock
+    app.sensors.add(sensor)
+    causes, connections = list[TP | None](), list[asyncio.Task[None]]()
+
+    async def connection() -> None:
+        clock.burn(1)
+        await later.wait()
+        clock.burn(1000)
+        ended.set()
+
+    async def handle() -> None:
+        clock.burn(20)
+        await asyncio.sleep(0)
+        causes.append(sensor.on_send_initiated(None, "out", None, 1, 1)[0])
+        await asyncio.gather(deeper())
+
+    async def deeper() -> None:
+        clock.burn(30)
+        connections.append(asyncio.create_task(connection()))
+
+    async def work(stream: Any) -> None:
+        async for _ in stream.take(2, within=30.0) if batches else stream:
+            await begin(handle(), handle())
+
+    agent = app.agent(app.topic("t"))(work).test_context()
+    meter_agents(SimpleNamespace(agents={"a": agent}))
+    await sensor.on_start()
+    app.flow_control.resume()
+    async with agent, asyncio.timeout(30.0):
+        for _ in range(2):
+            await agent.put(1, partition=1)
+        while len(connections) < (2 if batches else 4):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        later.set()
+        await ended.wait()
+
+    assert +Counter(sensor.cpu.take()) == {B: len(connections) * (20 + 30 + 1)}
+    assert set(causes) == {B}
+
+
 async def test_threads_that_are_served_again_charge_nothing_twice():
     sensor, loop = KeyGroupSensor(faust.App("again", store="memory://")), asyncio.get_running_loop()
     await sensor.on_start()
-    run = loop.run_in_executor
+    run, create = loop.run_in_executor, loop.create_task
     await sensor.on_start()
-    assert loop.run_in_executor is run
+    assert (loop.run_in_executor, loop.create_task) == (run, create)
