@@ -14,7 +14,6 @@ What agents compute in threads of their event loop, and in tasks that they begin
 charged like their steps (`MeteredLoop`).  Tasks of the app that read topics are metered like agents (`MeteredTask`).
 """
 
-import asyncio
 import itertools
 import threading
 import time
@@ -205,12 +204,12 @@ class MeteredLoop:
 
     def __init__(self, meter: KeyGroupCpuMeter) -> None:
         self._meter = meter
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: Any = None
         self._lock = threading.Lock()
         self._running: set[_ThreadCall] = set()
         self._spent: list[tuple[TP | None, TakenBatch | None, int]] = []
 
-    def serve(self, loop: asyncio.AbstractEventLoop) -> None:
+    def serve(self, loop: Any) -> None:
         """Charge what is begun in this loop, or by it in a pool of threads that the app has made.
 
         Not in threads where one cannot read another's clock (macOS).
@@ -232,8 +231,8 @@ class MeteredLoop:
             return create(coroutine, **options)
 
         if hasattr(time, "pthread_getcpuclockid"):
-            loop.run_in_executor = run_and_charge  # type: ignore[method-assign]
-        loop.create_task = create_and_charge  # type: ignore[method-assign]
+            loop.run_in_executor = run_and_charge
+        loop.create_task = create_and_charge
 
     def _of_agent(self, coroutine: Any) -> Any:
         meter, event = self._meter, current_event()
