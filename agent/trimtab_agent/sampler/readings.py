@@ -1,5 +1,6 @@
 """Reads counters from cgroup files where a quota applies, otherwise from psutil.  `derive` turns them into samples."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -95,7 +96,7 @@ class CounterReader:
             sent_bytes=sent,
             memory_bytes=memory,
             memory_limit_bytes=limit,
-            own=_read_process(self._own),
+            own=_read_process(self._own, with_children=False),  # those are workers
             workers={worker: self._read_worker(worker, pid) for worker, pid in pids.items()},
             disk=fullest_disk(self._data_folders),
         )
@@ -145,27 +146,38 @@ class CounterReader:
         try:
             if process is None or process.pid != pid or not process.is_running():
                 process = self._processes[worker] = psutil.Process(pid)
-            return _read_process(process)
+            return _read_process(process, with_children=True)
         except (psutil.Error, OSError):
             self._processes.pop(worker, None)
             return None
 
 
-def _read_process(process: psutil.Process) -> ProcessReading | None:
+def _read_process(process: psutil.Process, *, with_children: bool) -> ProcessReading | None:
     try:
         with process.oneshot():
-            times = process.cpu_times()
-            # Children count only after they have ended.  The one that restores a worker's tables lives for seconds.
-            cpu_s = times.user + times.system + times.children_user + times.children_system
             return ProcessReading(
                 pid=process.pid,
                 created=process.create_time(),
-                cpu_s=cpu_s,
+                cpu_s=_cpu_s_with_children(process) if with_children else sum(process.cpu_times()[:2]),
                 memory_bytes=process.memory_info().rss,
                 waited_s=_waited_s(process.pid),
             )
     except (psutil.Error, OSError):
         return None
+
+
+def _cpu_s_with_children(process: psutil.Process) -> float:
+    """CPU seconds of a process and all below it, such as a pool in which a worker's app computes.
+
+    What a child has used is its parent's when it has ended and its parent has waited for it.
+    """
+    times = process.cpu_times()
+    cpu_s: float = times.user + times.system + times.children_user + times.children_system
+    for path in Path(f"/proc/{process.pid}/task").glob("*/children"):  # `process.children()` goes through all there are
+        for pid in map(int, (read_text(path) or "").split()):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                cpu_s += _cpu_s_with_children(psutil.Process(pid))
+    return cpu_s
 
 
 def _waited_s(pid: int) -> float | None:

@@ -1,6 +1,7 @@
 """Real counters of real processes."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -46,6 +47,40 @@ def test_a_busy_process_is_seen_and_a_gone_one_is_unknown() -> None:
     assert before.own.pid == os.getpid()
     assert (before.own.waited_s is None) is not Path("/proc/self/schedstat").exists()
     assert reader.read({BUSY: busy.pid}).workers == {BUSY: None}
+
+
+POOL = """
+import os, time
+def compute():
+    while time.process_time() < 0.4: pass
+compute()
+if not os.fork():
+    if not os.fork():
+        compute()
+        print("done", flush=True)
+    time.sleep(60)
+os.wait()
+"""
+
+
+def test_a_pool_of_processes_counts_to_its_worker_while_it_lives_and_workers_not_to_their_agent() -> None:
+    reader = CounterReader(find_quotas(), Basis.HOST)
+    own = reader.read({}).own
+    worker = subprocess.Popen([sys.executable, "-c", POOL], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"done\n"
+        found = reader.read({BUSY: worker.pid}).workers[BUSY]
+    finally:
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.communicate()
+    spent = reader.read({}).own
+
+    assert found is not None
+    assert found.cpu_s > 0.7  # in ticks of 10 ms
+    assert own is not None
+    assert spent is not None
+    assert spent.cpu_s - own.cpu_s < 0.3
 
 
 def test_without_a_free_descriptor_all_is_unknown(no_descriptor: Callable[[], AbstractContextManager[None]]) -> None:

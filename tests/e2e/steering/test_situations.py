@@ -565,10 +565,10 @@ asyncio.run(main())
 @pytest.mark.e2e
 @pytest.mark.light
 def test_an_app_runs_inside_of_another_program(tmp_path: Path) -> None:
-    """As in a web server that starts it and stops it in an event loop of its own."""
+    """As in a web server that starts it and stops it in an event loop of its own, in asyncio's debug mode."""
 
     class Embedding(UsersCluster):
-        started_as = ("-c", EMBEDDED)
+        started_as = ("-X", "dev", "-c", EMBEDDED)
 
     async def play(broker: Broker) -> None:
         async with Embedding(tmp_path / "run", broker) as cluster:

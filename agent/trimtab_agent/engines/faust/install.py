@@ -114,7 +114,8 @@ def install(
     if socket := os.environ.get("TRIMTAB_SOCKET"):
         collector = Collector(sensor, steering.status, worker=worker)
         options = {"app": shared.app, "worker": worker, "socket": Path(socket)}
-        app.service(_link(app, executor=steering.executor, status=steering.status, collector=collector, **options))
+        link = _link(app, executor=steering.executor, status=steering.status, collector=collector, **options)
+        app._extra_services.insert(0, link)  # Faust starts one after the other: an own one may never have started
     return Plugin(steering=steering, sensor=sensor, hop=hop)
 
 

@@ -282,15 +282,18 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         ReplyConsumer,
         (Patch.REPLIES, Patch.ASKING),
-        "",
-        (),
+        "telling its topics from those of agents",
+        ("_fetchers",),
         (("_reply_topic", ("topic",)), ("add", ("correlation_id", "promise"))),
     ),
     Private(
         faust.App,
         (Patch.BEGUN_EVENTS, Patch.REPLIES, Patch.ASKING),
-        "the assignment that the next rebalance compares with",
-        ("_assignment", "_consumer", "_producer", "_reply_consumer", "_leader_assignor"),
+        "the assignment that the next rebalance compares with; metering of its tasks; talking to the agent",
+        (
+            *("_assignment", "_consumer", "_producer", "_reply_consumer", "_leader_assignor", "_app_tasks"),
+            "_extra_services",
+        ),
         (("_stop_consumer", ()), ("maybe_start_producer", ())),
     ),
     Private(

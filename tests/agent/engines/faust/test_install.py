@@ -9,6 +9,7 @@ import faust
 import pytest
 from faust.assignor.partition_assignor import PartitionAssignor
 from faust.transport.drivers.aiokafka import Consumer, Producer
+from mode import Service
 
 from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
@@ -207,13 +208,28 @@ async def test_an_app_whose_events_are_never_acknowledged_cannot_be_steered() ->
     assert list(unfit_topics(silent)) == ["topic silent: with acks=False nobody knows which of its events are done"]
 
 
-def test_with_a_socket_the_worker_talks_to_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_with_a_socket_the_worker_talks_to_its_agent_whatever_its_app_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TRIMTAB_SOCKET", "/run/trimtab/agent.sock")
-    talking = app()
+    talking, begun = app(), asyncio.Event()
+
+    @talking.service
+    class WebServer(Service):  # type: ignore[misc]
+        async def on_start(self) -> None:
+            begun.set()
+            await asyncio.Event().wait()  # it serves here, for ever
 
     install(talking)
+    talking._started.set()
+    starting = asyncio.create_task(talking.on_started_init_extra_services())
+    async with asyncio.timeout(10.0):
+        await begun.wait()
+    (link,) = [child for child in talking._children if isinstance(child, AgentConnection)]
 
-    assert [issubclass(service, AgentConnection) for service in talking._extra_services] == [True]
+    assert link.started
+    starting.cancel()
+    await link.stop()
 
 
 @pytest.mark.parametrize("variable", ["TRIMTAB_CLUSTER", "TRIMTAB_WORKER"])

@@ -10,18 +10,19 @@ the previous one.
 An agent that takes batches (`stream.take`) begins no event: another task gathers them.  Its steps are charged to the
 partitions of the events in its batch, in equal parts.
 
-What agents compute in asyncio's threads (`asyncio.to_thread`) is charged like their steps (`MeteredThreads`).
+What agents compute in threads of their event loop, and in tasks that they begin for an event (`asyncio.gather`), is
+charged like their steps (`MeteredLoop`).  Tasks of the app that read topics are metered like agents (`MeteredTask`).
 """
 
-import asyncio
 import itertools
 import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 from faust.agents import Agent
 from faust.streams import current_event
@@ -30,9 +31,13 @@ from faust.types import TP
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TakenBatch:
-    """The partitions of a batch, one for each of its events."""
+    """The partitions of a batch, one for each of its events, and the message of the first.
+
+    The reference is weak, because Faust waits for each message that somebody has.
+    """
 
     tps: Sequence[TP]
+    first: "ref[Any]"
     counts: Mapping[TP, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,6 +132,60 @@ class Metered:
                 fault = exc
 
 
+class MeteredChild(Coroutine[Any, Any, Any]):
+    """What a task runs that an agent has begun for its event or its batch, as by `asyncio.gather` or `wait_for`.
+
+    It is charged until that is done: what a library has begun meanwhile, such as a connection, may live on.
+    """
+
+    __slots__ = ("_batch", "_coroutine", "_message", "_meter", "_partition")
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        meter: KeyGroupCpuMeter,
+        message: "ref[Any]",
+        partition: TP | None,
+        batch: TakenBatch | None,
+    ) -> None:
+        self._coroutine = coroutine
+        self._meter = meter
+        self._message = message
+        self._partition = partition
+        self._batch = batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coroutine, name)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        """Go on with a value."""
+        return self._step(self._coroutine.send, value)
+
+    def throw(self, *fault: Any) -> Any:
+        """Go on with an exception."""
+        return self._step(self._coroutine.throw, *fault)
+
+    def close(self) -> None:
+        """End it."""
+        self._coroutine.close()
+
+    def _step(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        meter, message = self._meter, self._message()
+        if message is None or message.acked:
+            return step(*arguments)
+        del message  # Faust waits for each message that somebody has
+        meter.current, meter.batch = self._partition, self._batch
+        started = meter.clock()
+        try:
+            return step(*arguments)
+        finally:
+            meter.charge(self._partition, self._batch, meter.clock() - started)
+            meter.current = meter.batch = None
+
+
 @dataclass(slots=True, eq=False)
 class _ThreadCall:
     """A call in a thread, charged up to `at_ns` of the thread's own clock."""
@@ -137,35 +196,51 @@ class _ThreadCall:
     at_ns: int
 
 
-class MeteredThreads(ThreadPoolExecutor):
-    """Threads for an event loop.  What an agent has called there is charged to its event, or to its batch.
+class MeteredLoop:
+    """Charges what an agent has begun in threads of its event loop, or in tasks, to its event or to its batch.
 
-    A call may last longer than an interval, so it is charged as far as it has come whenever somebody asks.
+    A call in a thread may last longer than an interval: it is charged as far as it has come whenever somebody asks.
     """
 
     def __init__(self, meter: KeyGroupCpuMeter) -> None:
-        super().__init__(thread_name_prefix="asyncio")  # as asyncio's own
         self._meter = meter
+        self._loop: Any = None
         self._lock = threading.Lock()
         self._running: set[_ThreadCall] = set()
         self._spent: list[tuple[TP | None, TakenBatch | None, int]] = []
 
-    def serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Become the threads of a loop, unless the app has given it some, or it does not say so (uvloop).
+    def serve(self, loop: Any) -> None:
+        """Charge what is begun in this loop, or by it in a pool of threads that the app has made.
 
-        Not where one thread cannot read another's clock (macOS).
+        Not in threads where one cannot read another's clock (macOS).
         """
-        free = isinstance(loop, asyncio.BaseEventLoop) and getattr(loop, "_default_executor", self) is None
-        if free and hasattr(time, "pthread_getcpuclockid"):
-            loop.set_default_executor(self)
+        if loop is self._loop:
+            return
+        self._loop, run, create = loop, loop.run_in_executor, loop.create_task
 
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> "Future[Any]":
-        """Run a function in a thread."""
-        event, batch = current_event(), self._meter.batch
-        if event is None and batch is None:
-            return super().submit(function, *arguments, **options)
-        partition = None if event is None else event.message.tp
-        return super().submit(self._measured, partition, batch, function, *arguments, **options)
+        def run_and_charge(pool: Executor | None, function: Callable[..., Any], *arguments: Any) -> Any:
+            event, batch = current_event(), self._meter.batch
+            if (event or batch) and (pool is None or isinstance(pool, ThreadPoolExecutor)):
+                partition = None if event is None else event.message.tp
+                return run(pool, self._measured, partition, batch, function, *arguments)
+            return run(pool, function, *arguments)
+
+        def create_and_charge(coroutine: Any, **options: Any) -> Any:
+            if loop.get_task_factory() is None:  # another may go on in the step of the agent
+                coroutine = self._of_agent(coroutine)
+            return create(coroutine, **options)
+
+        if hasattr(time, "pthread_getcpuclockid"):
+            loop.run_in_executor = run_and_charge
+        loop.create_task = create_and_charge
+
+    def _of_agent(self, coroutine: Any) -> Any:
+        meter, event = self._meter, current_event()
+        if meter.current is not None and event is not None:
+            return MeteredChild(coroutine, meter, ref(event.message), event.message.tp, None)
+        if meter.batch is not None:
+            return MeteredChild(coroutine, meter, meter.batch.first, None, meter.batch)
+        return coroutine
 
     def _measured(
         self,
@@ -173,14 +248,13 @@ class MeteredThreads(ThreadPoolExecutor):
         batch: TakenBatch | None,
         function: Callable[..., Any],
         *arguments: Any,
-        **options: Any,
     ) -> Any:
         clock = time.pthread_getcpuclockid(threading.get_ident())
         call = _ThreadCall(partition, batch, clock, time.clock_gettime_ns(clock))
         with self._lock:
             self._running.add(call)
         try:
-            return function(*arguments, **options)
+            return function(*arguments)
         finally:
             with self._lock:  # the clock of a thread that has ended must not be read
                 self._note(call)
@@ -220,7 +294,8 @@ class BatchOfStream:
             return None
         seen = id(events[0]), events[0].message.offset, len(events)
         if self._seen != seen:
-            self._seen, self._batch = seen, TakenBatch([event.message.tp for event in events])
+            self._seen = seen
+            self._batch = TakenBatch([event.message.tp for event in events], ref(events[0].message))
         return self._batch
 
 
@@ -243,3 +318,20 @@ def meter_agents(app: Any) -> None:
         kind = type(agent)
         if not issubclass(kind, MeteredAgent):
             agent.__class__ = type(f"Metered{kind.__name__}", (MeteredAgent, kind), {})
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredTask:
+    """A task of the app (`@app.task`), which may read a topic like an agent."""
+
+    task: Callable[[], Awaitable[None]]
+    meter: KeyGroupCpuMeter
+
+    async def __call__(self) -> None:
+        """Run it, and charge its steps; those that work on no event are nobody's."""
+        await Metered(self.task(), self.meter)
+
+
+def meter_tasks(app: Any, meter: KeyGroupCpuMeter) -> None:
+    """Meter all tasks of an app.  Call before they start."""
+    app._app_tasks[:] = [each if isinstance(each, MeteredTask) else MeteredTask(each, meter) for each in app._app_tasks]

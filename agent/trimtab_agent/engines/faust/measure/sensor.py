@@ -14,7 +14,13 @@ import faust
 from faust.streams import current_event
 from faust.types import TP, AppT, EventT, Message, StreamT
 
-from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, MeteredThreads, meter_agents, nothing
+from trimtab_agent.engines.faust.measure.meter import (
+    KeyGroupCpuMeter,
+    MeteredLoop,
+    meter_agents,
+    meter_tasks,
+    nothing,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         """`gathered`: see `KeyGroupCpuMeter`."""
         super().__init__(**options)
         self.cpu = KeyGroupCpuMeter(gathered=gathered)
-        self.threads = MeteredThreads(self.cpu)
+        self.loop_of_agents = MeteredLoop(self.cpu)
         self._app = app
         self._process_clock = process_clock
         self._process_ns = self._read_process()
@@ -71,9 +77,10 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         self._changelogs: frozenset[str] = frozenset()
 
     async def on_start(self) -> None:
-        """Meter the app's agents; Faust starts sensors before agents."""
+        """Meter the app's agents and tasks; Faust starts sensors before them."""
         meter_agents(self._app)
-        self.threads.serve(asyncio.get_running_loop())
+        meter_tasks(self._app, self.cpu)
+        self.loop_of_agents.serve(asyncio.get_running_loop())
         self._changelogs = frozenset(self._app.tables.changelog_topics)
 
     def on_message_in(self, tp: TP, offset: int, message: Message) -> None:
@@ -101,7 +108,7 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
 
     def take(self) -> IntervalCounts:
         """Return the counts since the last call, and begin the next interval."""
-        self.threads.charge()  # before the process's clock is read, which has at least as much
+        self.loop_of_agents.charge()  # before the process's clock is read, which has at least as much
         received, self._received = self._received, {}
         sent, self._sent = self._sent, {}
         logged, self._logged = self._logged, {}

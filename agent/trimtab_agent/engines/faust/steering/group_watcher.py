@@ -74,7 +74,7 @@ class GroupWatcher:
         if shared.refusal is None and (reasons := list(self._unfit_parts())):
             self._withdraw("; ".join(reasons))
         changelogs = frozenset(app.tables.changelog_topics)
-        own = {app._leader_assignor._leader_topic_name, app.conf.reply_to}
+        own = {app._leader_assignor._leader_topic_name, *app._reply_consumer._fetchers}  # those of `ask(reply_to=...)`
         try:
             shared.layout = Layout(named=self._named_topics(), sources=topics - changelogs - own, changelogs=changelogs)
         except ValueError as error:

@@ -736,8 +736,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def _seek_to_start(self, tps: Collection[TP]) -> dict[TP, range]:
         """Read these partitions from their start; returns the offsets that each has."""
         starts, ends = await asyncio.gather(self.earliest_offsets(*tps), self.highwaters(*tps))
-        for tp in tps:
-            await super().seek(tp, starts[tp])
+        await self.seek_wait({tp: starts[tp] for tp in tps})
         return {tp: range(starts[tp], max(starts[tp], ends.get(tp) or 0)) for tp in tps}
 
     async def seek(self, partition: TP, offset: int) -> None:

@@ -2,7 +2,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import faust
 import pytest
 from faust.agents import Agent
-from faust.types import TP
+from faust.types import TP, Message
 
 from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, Metered, MeteredAgent, meter_agents
 from trimtab_agent.engines.faust.measure.sensor import KeyGroupSensor
@@ -184,7 +184,18 @@ def burn_cpu(seconds: float) -> None:
         pass
 
 
-async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far_as_it_has_come():
+async def in_own_pool(function: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        await asyncio.get_running_loop().run_in_executor(pool, function)
+
+
+async def in_own_default_pool(function: Callable[[], None]) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    await asyncio.to_thread(function)
+
+
+@pytest.mark.parametrize("in_thread", [asyncio.to_thread, in_own_pool, in_own_default_pool])
+async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far_as_it_has_come(in_thread: Any):
     app, going_on, ended = faust.App("threads", store="memory://"), threading.Event(), asyncio.Event()
     sensor = KeyGroupSensor(app)
     app.sensors.add(sensor)
@@ -197,7 +208,7 @@ async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far
 
     async def work(stream: Any) -> None:
         async for _ in stream:
-            await asyncio.to_thread(compute)
+            await in_thread(compute)
             ended.set()
 
     app.flow_control.resume()
@@ -205,10 +216,13 @@ async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far
         await asyncio.to_thread(burn_cpu, 0.01)  # nobody's
         await agent.put(1, partition=1)
         found = Counter[TP | None]()
-        while found[B] < 50_000_000:
-            await asyncio.sleep(0.01)
-            found.update(sensor.take().agents_ns)
-        going_on.set()
+        try:
+            async with asyncio.timeout(30.0):
+                while found[B] < 50_000_000:
+                    await asyncio.sleep(0.01)
+                    found.update(sensor.take().agents_ns)
+        finally:
+            going_on.set()
         await ended.wait()
     found.update(sensor.take().agents_ns)
 
@@ -216,8 +230,97 @@ async def test_what_an_agent_computes_in_a_thread_is_charged_to_its_event_as_far
     assert found[B] >= 70_000_000
 
 
-async def test_threads_that_the_app_has_given_to_its_loop_stay():
-    own = ThreadPoolExecutor(1)
-    asyncio.get_running_loop().set_default_executor(own)
-    await KeyGroupSensor(faust.App("own-threads", store="memory://")).on_start()
-    assert asyncio.get_running_loop()._default_executor is own  # type: ignore[attr-defined]
+async def test_a_task_that_reads_a_topic_is_charged_to_the_partitions_of_its_events():
+    app = faust.App("tasks", store="memory://")
+    sensor = KeyGroupSensor(app)
+    app.sensors.add(sensor)
+    stream = app.topic("t").stream()
+
+    @app.task
+    async def read() -> None:
+        burn_cpu(0.01)  # nobody's
+        async for value in stream:
+            burn_cpu(value)
+
+    await sensor.on_start()
+    await sensor.on_start()
+    app.flow_control.resume()
+    (task,) = [asyncio.create_task(each()) for each in app._app_tasks]
+    for partition, cost in ((0, 0.01), (1, 0.02)):
+        message = Message("t", partition, 0, 0.0, 0, {}, None, b"", None, generation_id=app.consumer_generation_id)
+        await stream.channel.queue.put(app.create_event(None, cost, {}, message))
+    async with asyncio.timeout(30.0):
+        while sensor.cpu.spent_ns.keys() != {None, A, B}:
+            await asyncio.sleep(0.01)
+    task.cancel()
+
+    found = sensor.take().agents_ns
+    assert found[None] >= 10_000_000
+    assert 10_000_000 <= found[A] < found[B]
+
+
+async def in_group(*coroutines: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for each in coroutines:
+            group.create_task(each)
+
+
+async def each_in_time(*coroutines: Coroutine[Any, Any, None]) -> None:
+    for each in coroutines:
+        await asyncio.wait_for(each, 30.0)
+
+
+@pytest.mark.parametrize("begin", [asyncio.gather, in_group, each_in_time])
+@pytest.mark.parametrize("batches", [False, True])
+async def test_what_an_agent_does_in_tasks_is_charged_to_its_events_until_they_are_done(
+    clock: Clock, *, begin: Any, batches: bool
+):
+    app, ended, later = faust.App("child", store="memory://"), asyncio.Event(), asyncio.Event()
+    sensor = KeyGroupSensor(app, gathered=gathered)
+    sensor.cpu.clock = clock
+    app.sensors.add(sensor)
+    causes, connections = list[TP | None](), list[asyncio.Task[None]]()
+
+    async def connection() -> None:
+        clock.burn(1)
+        await later.wait()
+        clock.burn(1000)
+        ended.set()
+
+    async def handle() -> None:
+        clock.burn(20)
+        await asyncio.sleep(0)
+        causes.append(sensor.on_send_initiated(None, "out", None, 1, 1)[0])
+        await asyncio.gather(deeper())
+
+    async def deeper() -> None:
+        clock.burn(30)
+        connections.append(asyncio.create_task(connection()))
+
+    async def work(stream: Any) -> None:
+        async for _ in stream.take(2, within=30.0) if batches else stream:
+            await begin(handle(), handle())
+
+    agent = app.agent(app.topic("t"))(work).test_context()
+    meter_agents(SimpleNamespace(agents={"a": agent}))
+    await sensor.on_start()
+    app.flow_control.resume()
+    async with agent, asyncio.timeout(30.0):
+        for _ in range(2):
+            await agent.put(1, partition=1)
+        while len(connections) < (2 if batches else 4):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        later.set()
+        await ended.wait()
+
+    assert +Counter(sensor.cpu.take()) == {B: len(connections) * (20 + 30 + 1)}
+    assert set(causes) == {B}
+
+
+async def test_threads_that_are_served_again_charge_nothing_twice():
+    sensor, loop = KeyGroupSensor(faust.App("again", store="memory://")), asyncio.get_running_loop()
+    await sensor.on_start()
+    run, create = loop.run_in_executor, loop.create_task
+    await sensor.on_start()
+    assert (loop.run_in_executor, loop.create_task) == (run, create)

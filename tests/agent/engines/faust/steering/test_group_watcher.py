@@ -84,6 +84,17 @@ def test_an_app_that_turns_out_to_be_unfit_is_measured_but_neither_steered_nor_k
     assert worker.hears(release()) == [CommandRefused(refusal=Refusal.NOT_STEERING, detail="table lost: in memory")]
 
 
+def test_topics_with_answers_are_no_inputs_whatever_their_names() -> None:
+    """Each worker has some of its own: its app would be taken for another version."""
+    worker = Worker()
+    worker.parts.app._reply_consumer._fetchers["answers-to-w0"] = None  # `ask(reply_to="answers-to-w0")`
+    begun: Any = SimpleNamespace(started=True)
+
+    asyncio.run(worker.watcher_with(side=begun).before_join(frozenset({"in", "answers-to-w0"})))
+
+    assert worker.shared.layout == Layout(named={}, sources=frozenset({"in"}), changelogs=frozenset())
+
+
 @pytest.mark.parametrize("where", ["datadir", "a table's store"])
 def test_a_worker_with_the_data_folder_of_another_one_is_not_steered(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
