@@ -1,6 +1,6 @@
 """Apache Kafka brokers on one machine, with KRaft broker and controller in one process.
 
-Several of them may be one cluster, and one may have TLS, SASL and Kafka's own authorizer.
+Several of them may be one cluster.
 """
 
 import base64
@@ -22,16 +22,11 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from trimtab_controller.jars import class_archive
 from trimtab_controller.jars.fetching import jars_of
 from trimtab_controller.jars.java import java_command
-from trimtab_protocol.settings.kafka import JAVA_OAUTH, KafkaSettings, Mechanism, Sasl, Secret, Tls, for_librdkafka
+from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 from trimtab_sandbox.configuration import BROKER
 from trimtab_sandbox.marks import can_bind
 from trimtab_sandbox.processes import Child, Processes
 
-LISTENER = "SASL_SSL"
-PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-AUDIENCE = "kafka"
-"""For whom the tokens of OAUTHBEARER are."""
-SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 READY_LIMIT_S = 120.0
 """A start takes 3 s on an idle machine, and many times that on a busy one."""
 STOP_LIMIT_S = 20.0
@@ -43,9 +38,11 @@ PORTS = range(15_000, 32_000)
 """Below the ephemeral ports.  Otherwise a client that reconnects to a dead broker could get the broker's own port,
 connect to itself, and keep the broker from starting again."""
 
+CLIENTS = "inter.broker.listener.name"
+"""Setting: the listener that clients and the other brokers use."""
 SETTINGS: Mapping[str, str] = {
     "controller.listener.names": "CONTROLLER",
-    "inter.broker.listener.name": "PLAINTEXT",
+    CLIENTS: "PLAINTEXT",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     # Topics are created explicitly, or a misspelt name would go unnoticed.
     "auto.create.topics.enable": "false",
@@ -101,74 +98,6 @@ MAJORITY = 3
 """So many controllers still elect one of them while one is away; of fewer brokers only the first is a controller."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSecurity:
-    """Identity and users of a secured broker.
-
-    `identity` = PEM file with its private key (PKCS #8) and certificate chain, `ca` = certificate of the issuer;
-    `users` = name -> password for SASL PLAIN; `admin` = the user that the broker itself is, who may do everything.
-    All others may do only what an ACL allows.  SCRAM users are added to the running broker.
-    """
-
-    identity: Path
-    ca: Path
-    admin: str
-    users: Mapping[str, Secret] = field(repr=False)
-    issuer: str | None = None
-    """The address of the public keys (JWKS) of a service whose tokens count, for OAUTHBEARER; None: none do."""
-
-    def __post_init__(self) -> None:
-        if self.admin not in self.users:
-            raise ValueError(f"users: found no {self.admin}, expected the admin's password")
-
-    def kafka(self, bootstrap_servers: str) -> KafkaSettings:
-        """Connection settings of the admin user."""
-        sasl = Sasl(mechanism=Mechanism.PLAIN, username=self.admin, password=self.users[self.admin])
-        return KafkaSettings(bootstrap_servers=bootstrap_servers, tls=Tls(ca=self.ca), sasl=sasl)
-
-    def broker_settings(self) -> dict[str, str]:
-        """Additional lines of server.properties; they contain passwords."""
-        own = {"username": self.admin, "password": self.users[self.admin].reveal()}
-        known = {f"user_{name}": secret.reveal() for name, secret in self.users.items()}
-        mechanisms = [each for each in Mechanism if each is not Mechanism.OAUTHBEARER or self.issuer is not None]
-        plain = f"{PLAIN_MODULE} required {_options({**own, **known})};"
-        return {
-            "inter.broker.listener.name": LISTENER,
-            "listener.security.protocol.map": f"CONTROLLER:{LISTENER},{LISTENER}:{LISTENER}",
-            "sasl.enabled.mechanisms": ",".join(mechanisms),
-            "sasl.mechanism.inter.broker.protocol": Mechanism.PLAIN,
-            "sasl.mechanism.controller.protocol": Mechanism.PLAIN,
-            "listener.name.controller.sasl.enabled.mechanisms": Mechanism.PLAIN,
-            "listener.name.controller.plain.sasl.jaas.config": plain,
-            "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
-            "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
-            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
-            **({} if self.issuer is None else _tokens_of(self.issuer)),
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.identity),
-            "ssl.client.auth": "requested",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.ca),
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": f"User:{self.admin}",
-            "allow.everyone.if.no.acl.found": "false",
-        }
-
-
-def _tokens_of(issuer: str) -> dict[str, str]:
-    place = "listener.name.sasl_ssl.oauthbearer.sasl"
-    return {
-        f"{place}.jaas.config": f"{JAVA_OAUTH}.OAuthBearerLoginModule required;",
-        f"{place}.server.callback.handler.class": f"{JAVA_OAUTH}.OAuthBearerValidatorCallbackHandler",
-        "sasl.oauthbearer.jwks.endpoint.url": issuer,
-        "sasl.oauthbearer.expected.audience": AUDIENCE,
-    }
-
-
-def _options(values: Mapping[str, str]) -> str:
-    return " ".join(f'{name}="{value}"' for name, value in values.items())
-
-
 class BrokerError(Exception):
     """The broker did not start, or a request to it failed."""
 
@@ -210,7 +139,6 @@ class Broker:
         processes: Processes,
         *,
         heap_mb: int = 384,
-        security: BrokerSecurity | None = None,
         detours: Sequence[Detour] = (),
         settings: Mapping[str, str] = SETTINGS,
         java_options: Sequence[str] | None = None,
@@ -225,7 +153,6 @@ class Broker:
         self._folder = folder.absolute()
         self._processes = processes
         self._heap_mb = heap_mb
-        self._security = security
         self._detours = tuple(detours)
         self._settings = {**SETTINGS, **settings}
         self._java_options = java_options
@@ -249,8 +176,8 @@ class Broker:
 
     @property
     def kafka(self) -> KafkaSettings:
-        """Connection settings of its admin user."""
-        return self._security.kafka(self.address) if self._security else KafkaSettings(bootstrap_servers=self.address)
+        """Connection settings for a client that may do everything."""
+        return KafkaSettings(bootstrap_servers=self.address)
 
     @property
     def data(self) -> Path:
@@ -335,11 +262,10 @@ class Broker:
 
     def _write_settings(self) -> None:
         client, controller = self.ports
-        listener = LISTENER if self._security else "PLAINTEXT"
+        listener = self._settings[CLIENTS]
         votes = self in self.voters
         settings = {
             **self._settings,
-            **(self._security.broker_settings() if self._security else {}),
             "node.id": str(self.node),
             "process.roles": "broker,controller" if votes else "broker",
             "controller.quorum.voters": ",".join(f"{each.node}@127.0.0.1:{each.ports[1]}" for each in self.voters),
@@ -384,7 +310,7 @@ class Broker:
         """Start the process only."""
         log = self._processes.logs / f"{self.name}.log"
         self._seen = log.stat().st_size if log.exists() else 0
-        self._child = self._java(self.name, "kafka.Kafka", options=self._options())
+        self._child = self._java(self.name, "kafka.Kafka", options=self.java_options())
 
     def until_ready(self) -> bool:
         """Wait until it answers; False if another process took one of its ports.  Raises BrokerError."""
@@ -404,12 +330,11 @@ class Broker:
         child.stop(STOP_LIMIT_S)
         raise BrokerError(f"{self.name} did not answer within {READY_LIMIT_S:g} s:\n{log_end(child.log)}")
 
-    def _options(self) -> Sequence[str]:
+    def java_options(self) -> Sequence[str]:
+        """With which its process is started."""
         if self._java_options is not None:
             return self._java_options
-        issuer = self._security.issuer if self._security else None
-        allowed = [] if issuer is None else [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer}"]
-        return [*class_archive.use(broker_archive(self._jars)), *allowed]
+        return class_archive.use(broker_archive(self._jars))
 
     def _java(self, name: str, main: str, *arguments: str, options: Sequence[str]) -> Child:
         command = [
@@ -560,30 +485,9 @@ class Brokers:
         """As `Broker.create_topics`, by one that runs."""
         next(member for member in self.members if member.alive).create_topics(topics, limit_s=limit_s)
 
-    def until_in_sync(self, limit_s: float = 60.0) -> None:
-        """Wait until all copies of all partitions are in sync, as before the next of them is restarted."""
-        admin = AdminClient({**for_librdkafka(self.kafka), "log_level": 0})
-        deadline = time.monotonic() + limit_s
-        while behind := _behind(admin, len(self.members)):
-            if time.monotonic() > deadline:
-                raise BrokerError(f"not in sync after {limit_s:g} s: {', '.join(behind)}")
-            time.sleep(0.1)
-
     def __enter__(self) -> Self:
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _behind(admin: AdminClient, brokers: int) -> list[str]:
-    """What is not in sync: brokers that are away, and partitions with too few copies."""
-    metadata = admin.list_topics(timeout=5)
-    away = [] if len(metadata.brokers) == brokers else [f"{brokers - len(metadata.brokers)} brokers"]
-    return away + [
-        f"{topic.topic}-{partition.id}"
-        for topic in metadata.topics.values()
-        for partition in topic.partitions.values()
-        if len(partition.isrs) < len(partition.replicas)
-    ]

@@ -37,7 +37,6 @@ from trimtab_sandbox.configuration import (
     worker_launch,
     worker_name,
 )
-from trimtab_sandbox.cpu import CpuMeter, Part
 from trimtab_sandbox.processes import Child, LeftOver, Processes
 from trimtab_sandbox.readiness import connected_workers
 from trimtab_sandbox.state import SOCKETS_PREFIX, SandboxState, StartedProcess
@@ -121,7 +120,6 @@ class SandboxCluster:
         self._controller_ports = {CONTROLLER: controller_port}
         self._children: dict[str, Child] = {}
         self._released = False
-        self._meter = CpuMeter().start()
 
     def start(self, topics: Sequence[Topic] = (), *, act: bool = False) -> None:
         """Start everything: broker, the topics of Trimtab and of the app, agents, workers, controller."""
@@ -138,7 +136,7 @@ class SandboxCluster:
         fresh = not self.broker.ports
         self.broker.start()
         for member in self.broker.members:
-            self._adopt(member.name, member.process, Part.BROKER)
+            self._children[member.name] = member.process
         if fresh:
             self.broker.create_topics([_own_topic(settings) for settings in topic_settings(self.topics)])
             if self.settings.host_keys:
@@ -160,7 +158,7 @@ class SandboxCluster:
     def start_worker(self, index: int) -> Child:
         """Start one worker.  It joins the app's consumer group by itself."""
         launch = self._launch(index)
-        return self._run(worker_name(index), Part.WORKERS, launch.command, launch.environment, launch.folder)
+        return self._run(worker_name(index), launch.command, launch.environment, launch.folder)
 
     def start_agent(self, index: int) -> Child:
         """Start one agent and return when workers can reach it. Raises ClusterError with the end of its log."""
@@ -181,7 +179,7 @@ class SandboxCluster:
         socket.unlink(missing_ok=True)  # of a killed predecessor
         command = program(f"{trimtab_agent.__name__}.cli", "run", "--config", str(path))
         # An agent starts workers in its own working directory, so it runs in the app's folder.
-        child = self._run(name, Part.AGENTS, command, _PYTHON, self.settings.app_folder)
+        child = self._run(name, command, _PYTHON, self.settings.app_folder)
         _wait_for_socket(child, socket)
         return child
 
@@ -189,7 +187,7 @@ class SandboxCluster:
         """Start the controller, or another one of this name beside it; `act` False = dry run."""
         path = self.write_controller_toml(name)
         command = program("trimtab_controller.cli", "controller", "run", "--config", str(path))
-        return self._run(name, Part.DECIDER, [*command, "--act"] if act else command, _PYTHON)
+        return self._run(name, [*command, "--act"] if act else command, _PYTHON)
 
     def start_console(self) -> ConsoleAccess:
         """Start the console; its pages are there a second later."""
@@ -210,7 +208,7 @@ class SandboxCluster:
             token = operator_token(folder, trimtab)
         except (OSError, subprocess.SubprocessError) as error:
             raise ClusterError(f"no token could be made for the console: {error}") from error
-        self._run(CONSOLE, Part.CONSOLE, [*trimtab, "console", "--config", str(path)], _PYTHON)
+        self._run(CONSOLE, [*trimtab, "console", "--config", str(path)], _PYTHON)
         return ConsoleAccess(address=f"http://{LOOPBACK}:{self._console_port}/", token=token)
 
     def start_load(self, module: str, *arguments: str) -> Child:
@@ -277,8 +275,8 @@ class SandboxCluster:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids of the running processes, by name."""
-        return {name: child.pid for name, child in self._children.items() if child.alive}
+        """Process ids of the running processes, by name.  Threads may ask while others start some."""
+        return {name: child.pid for name, child in list(self._children.items()) if child.alive}
 
     @property
     def ports(self) -> dict[str, tuple[int, ...]]:
@@ -287,10 +285,6 @@ class SandboxCluster:
         console = {CONSOLE: (self._console_port,)} if CONSOLE in self._children else {}
         controllers = {name: (port,) for name, port in self._controller_ports.items()}
         return {BROKER: self.broker.ports, **hosts, **controllers, **console}
-
-    def cpu_seconds(self) -> dict[Part, float]:
-        """CPU seconds per part so far, including processes that have ended."""
-        return self._meter.seconds()
 
     def left_over(self) -> LeftOver:
         """How many processes of this sandbox still run, and how many of its ports are still bound."""
@@ -301,7 +295,6 @@ class SandboxCluster:
         if self._released:
             return
         try:
-            self._meter.stop()
             for phase in shutdown_order(self._children):
                 for name in phase:
                     self._children[name].terminate()
@@ -313,7 +306,6 @@ class SandboxCluster:
 
     def release(self) -> None:
         """Leave everything running when this process ends; `state()` describes how to find it again."""
-        self._meter.stop()
         self.processes.release()
         self._released = True
 
@@ -335,15 +327,11 @@ class SandboxCluster:
         self.close()
 
     def _run(
-        self, name: str, part: Part, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
     ) -> Child:
         given = {**environment, **self.environments.get(name, {})}
-        return self._adopt(name, self.processes.start(name, command, environment=given, folder=folder), part)
-
-    def _adopt(self, name: str, child: Child, part: Part) -> Child:
-        self._children[name] = child
-        self._meter.add(child.pid, part)
-        return child
+        self._children[name] = self.processes.start(name, command, environment=given, folder=folder)
+        return self._children[name]
 
     def _launch(self, index: int) -> WorkerLaunch:
         return worker_launch(

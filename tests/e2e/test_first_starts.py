@@ -15,7 +15,6 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.broker import Brokers, Topic
 from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import BROKER, CONSOLE, CONTROLLER, SandboxSettings
-from trimtab_sandbox.cpu import Part
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(600)]
 
@@ -51,7 +50,7 @@ def until(holds: Callable[[], object], what: str, cluster: SandboxCluster) -> No
 def start(cluster: SandboxCluster, name: str) -> None:
     if name == BROKER:
         cluster.broker.start()
-        cluster._adopt(BROKER, cluster.broker.members[0].process, Part.BROKER)
+        cluster._children[BROKER] = cluster.broker.members[0].process
         cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS)])
     elif name == AGENT:
         cluster.start_agent(0)
