@@ -176,7 +176,6 @@ def restores(concurrent: int, costs: list[float], state_bytes: float = 1e6) -> l
 def test_without_samples_the_curve_is_the_prior():
     fitted = fit_cost([], local=LOCAL, prior=PRIOR, slots=4)
     assert fitted.median.values == fitted.high.values == (1.5, 2.0, 2.5, 3.0)
-    assert fitted.samples == 0
 
 
 def test_the_prior_shares_what_the_foreground_leaves_of_the_network():

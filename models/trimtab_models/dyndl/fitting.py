@@ -50,7 +50,6 @@ class FittedCost:
 
     median: TableCost
     high: TableCost
-    samples: int
 
 
 def network_prior(
@@ -78,11 +77,7 @@ def fit_cost(samples: Sequence[RestoreSample], *, local: LocalRestore, prior: Af
     cost = seconds_per_byte * local.state_bytes / local.duration_s
     median = _curve(concurrent, cost, MEDIAN, prior, slots)
     high = np.maximum(_curve(concurrent, cost, HIGH, prior, slots), median)
-    return FittedCost(
-        median=TableCost(values=tuple(median.tolist())),
-        high=TableCost(values=tuple(high.tolist())),
-        samples=len(samples),
-    )
+    return FittedCost(median=TableCost(values=tuple(median.tolist())), high=TableCost(values=tuple(high.tolist())))
 
 
 def _curve(concurrent: Ints, cost: Floats, percentile: float, prior: AffineCost, slots: int) -> Floats:
