@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Self
 
 import trimtab_agent
@@ -18,7 +17,7 @@ from trimtab_controller.kafka.host_keys import approving, change_keys
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_or_make_key
 from trimtab_protocol.messages.names import HostId, Topics, TopicSettings, topic_settings
-from trimtab_sandbox.broker import Brokers, Detour, Topic, free_ports, log_end
+from trimtab_sandbox.broker import Broker, Topic, free_ports, log_end
 from trimtab_sandbox.configuration import (
     BROKER,
     CONSOLE,
@@ -90,29 +89,16 @@ class SandboxCluster:
     killed, a guard process ends them.  `left_over()` then tells whether anything remains.
     """
 
-    def __init__(
-        self, settings: SandboxSettings, folder: Path, *, detours: Mapping[str, Sequence[Detour]] = MappingProxyType({})
-    ) -> None:
-        """Starts nothing yet.  `folder` receives data, configuration and logs.
-
-        `detours`: host name or `controller` -> the proxies through which it reaches the brokers.  All others connect
-        directly.
-        """
+    def __init__(self, settings: SandboxSettings, folder: Path) -> None:
+        """Starts nothing yet.  `folder` receives data, configuration and logs."""
         self.settings = settings
         self.folder = folder.absolute()
         self.logs = self.folder / "logs"
         self.topics = Topics(settings.cluster)
         self.processes = Processes(self.logs)
-        self.broker = Brokers(
-            self.folder / "broker",
-            self.processes,
-            settings.brokers,
-            heap_mb=settings.heap_mb,
-            detours=tuple(detours.values()),
-        )
+        self.broker = Broker(self.folder / "broker", self.processes, heap_mb=settings.heap_mb)
         self.environments: dict[str, Mapping[str, str]] = {}
         """Process name -> additional environment variables, from the next start of that process on."""
-        self._detours = detours
         self.sockets = make_socket_folder(self.folder)
         self.keys = make_keys(self.folder / "keys")
         self._web_ports = free_ports(settings.workers)
@@ -132,11 +118,10 @@ class SandboxCluster:
         self.start_controller(act=act)
 
     def start_broker(self) -> None:
-        """Start the brokers that do not run, also after `stop` or `kill`.  The first start creates Trimtab's topics."""
+        """Start the broker, also after `stop` or `kill`.  The first start creates Trimtab's topics."""
         fresh = not self.broker.ports
         self.broker.start()
-        for member in self.broker.members:
-            self._children[member.name] = member.process
+        self._children[BROKER] = self.broker.process
         if fresh:
             self.broker.create_topics([_own_topic(settings) for settings in topic_settings(self.topics)])
             if self.settings.host_keys:
@@ -166,7 +151,7 @@ class SandboxCluster:
         table = agent_configuration(
             self.settings,
             index,
-            bootstrap=self._bootstrap_of(name),
+            bootstrap=self.bootstrap_of(name),
             metrics_port=self._metrics_ports[index],
             socket=socket,
             trust=self.keys.trust,
@@ -228,7 +213,7 @@ class SandboxCluster:
             (self._controller_ports[name],) = free_ports(1)
         table = controller_configuration(
             self.settings,
-            bootstrap=self._bootstrap_of(name),
+            bootstrap=self.bootstrap_of(name),
             metrics_port=self._controller_ports[name],
             keys=self.keys,
             checkpoints=self._folder(self.folder / name / "checkpoints"),
@@ -338,17 +323,16 @@ class SandboxCluster:
             self.settings,
             index,
             python=sys.executable,
-            bootstrap=self._bootstrap_of(host_name(index)),
+            bootstrap=self.bootstrap_of(host_name(index)),
             web_port=self._web_ports[index],
             socket=self._socket(index),
             trust=self.keys.trust,
             data=self._folder(self.folder / worker_name(index)),
         )
 
-    def _bootstrap_of(self, name: str) -> str:
-        """`host:port` at which this host, or the controller, reaches each broker."""
-        detours = self._detours.get(name, ())
-        return ",".join(f"{LOOPBACK}:{each.proxy}" for each in detours) or self.broker.address
+    def bootstrap_of(self, name: str) -> str:
+        """`host:port` at which this host, or the controller, reaches the broker."""
+        return self.broker.address
 
     def _socket(self, index: int) -> Path:
         return self.sockets / f"{host_name(index)}.sock"

@@ -69,9 +69,8 @@ class SandboxSettings:
     """Type of each "host"; empty: as each agent finds it, so all are alike."""
     interval_s: float = 1.0
     """Seconds between two reports of an agent."""
-    brokers: int = 1
     heap_mb: int = 384
-    """Heap limit of each broker, in MiB."""
+    """Heap limit of the broker, in MiB."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the workers' environment.  `{broker}`, `{data}`, `{web_port}` and `{worker}` in a value are replaced by
     those of each worker."""

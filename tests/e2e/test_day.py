@@ -19,7 +19,6 @@ from rich.console import Console
 from flights.cpu import CpuMeter
 from flights.demo.view import View
 from flights.wire import APP, EXTRACT, SUMS
-from tests.copies import until_in_sync
 from tests.e2e.day_run import CAPACITIES, LIMIT_S, RATE, SECOND_BROKER, Day, app_of, busy, running
 from tests.faults.recorded.history import Strike
 from tests.paths import ROOT
@@ -300,11 +299,11 @@ def stop(day: Day, console: Client) -> None:
 
 def restarted_broker(day: Day, console: Client) -> None:
     """A broker of two is restarted: the other one goes on with the copies, and all comes back by itself."""
-    until_in_sync(day.cluster.broker)
+    day.cluster.broker.until_in_sync()
     at = time.time()
     day.cluster.stop(SECOND_BROKER)
     day.cluster.start_broker()
-    until_in_sync(day.cluster.broker)
+    day.cluster.broker.until_in_sync()
     over_at = time.time()
     day.at_rest("it is steered")
     day.strikes.append(Strike(case="a broker restarted", at=at, over_at=over_at, steered_at=time.time()))

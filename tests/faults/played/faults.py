@@ -11,7 +11,6 @@ from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from flights.watch import read_snapshots
-from tests.copies import until_in_sync
 from tests.faults.played.moments import Target
 from tests.faults.played.stage import UNSEEN, Stage
 from tests.faults.recorded.facts import APP
@@ -252,7 +251,7 @@ def _move_leaders(stage: Stage, target: Target) -> Iterator[None]:
     stage.cluster.stop(SECOND_BROKER)
     yield
     stage.cluster.start_broker()
-    until_in_sync(stage.cluster.broker)
+    stage.cluster.broker.until_in_sync()
     stage.notes[LEADERS_MOVED] = len(elect_preferred_leaders(stage.bootstrap))
 
 
@@ -263,7 +262,7 @@ def _lack_copies(stage: Stage, target: Target) -> Iterator[None]:
     stage.cluster.stop(SECOND_BROKER)
     yield
     stage.cluster.start_broker()
-    until_in_sync(stage.cluster.broker)
+    stage.cluster.broker.until_in_sync()
     demand_copies(stage.bootstrap, 1)
 
 
