@@ -8,10 +8,14 @@ from types import MappingProxyType
 from confluent_kafka.admin import AdminClient
 
 from tests.waiting import wait_for
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.host_keys import approving, change_keys
+from trimtab_process.credential_files import load_or_make_key
+from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 from trimtab_sandbox.broker import Broker, BrokerError, Topic, free_ports, new_id
 from trimtab_sandbox.cluster import SandboxCluster
-from trimtab_sandbox.configuration import BROKER, LOOPBACK, SandboxSettings
+from trimtab_sandbox.configuration import BROKER, LOOPBACK, SandboxSettings, Table, host_name
 from trimtab_sandbox.processes import Child, Processes
 
 COPIES = "2"
@@ -176,7 +180,7 @@ class WiredCluster(SandboxCluster):
     """A sandbox of several brokers.
 
     `detours`: host name or `controller` -> the proxies through which it reaches the brokers.  All others connect
-    directly.
+    directly.  With `host_keys` each "host" has a key of its own, with which it signs.
     """
 
     broker: Brokers  # type: ignore[assignment]
@@ -188,16 +192,35 @@ class WiredCluster(SandboxCluster):
         *,
         brokers: int = 1,
         detours: Mapping[str, Sequence[Detour]] = MappingProxyType({}),
+        host_keys: bool = False,
     ) -> None:
         super().__init__(settings, folder)
-        self._detours = detours
+        self._detours, self._host_keys = detours, host_keys
         wires = tuple(detours.values())
         self.broker = Brokers(self.folder / "broker", self.processes, brokers, heap_mb=settings.heap_mb, detours=wires)
 
     def start_broker(self) -> None:
-        """Start the brokers that do not run."""
+        """Start the brokers that do not run; the first start lets each host have a key."""
+        fresh = not self.broker.ports
         super().start_broker()
         self._children |= {member.name: member.process for member in self.broker.members}
+        if not fresh or not self._host_keys:
+            return
+        key, trusted = self.keys.load()
+        connection = Connection(kafka=self.broker.kafka)
+        for index in range(self.settings.workers):
+            own = load_or_make_key(self.host_key(index)).public
+            change = approving(self.topics.cluster, HostId(host_name(index)), own, "sandbox")
+            change_keys(connection, self.topics, key, trusted, change)
+
+    def host_key(self, index: int) -> Path:
+        """The file with the private key of one host."""
+        return self.keys.key.with_name(f"{host_name(index)}.pem")
+
+    def agent_table(self, index: int) -> Table:
+        """The agent.toml of one host."""
+        signing = {"signing": {"key_file": self.host_key(index)}} if self._host_keys else {}
+        return {**super().agent_table(index), **signing}
 
     def bootstrap_of(self, name: str) -> str:
         """`host:port` at which this host, or the controller, reaches each broker."""

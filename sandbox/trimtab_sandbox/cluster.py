@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Self
 
 import trimtab_agent
-from trimtab_controller.kafka.connection import Connection
-from trimtab_controller.kafka.host_keys import approving, change_keys
 from trimtab_controller.security.keys import KeyFiles
-from trimtab_process.credential_files import load_or_make_key
-from trimtab_protocol.messages.names import HostId, Topics, TopicSettings, topic_settings
+from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_sandbox.broker import Broker, Topic, free_ports, log_end
 from trimtab_sandbox.configuration import (
     BROKER,
@@ -124,21 +121,6 @@ class SandboxCluster:
         self._children[BROKER] = self.broker.process
         if fresh:
             self.broker.create_topics([_own_topic(settings) for settings in topic_settings(self.topics)])
-            if self.settings.host_keys:
-                self._enroll()
-
-    def host_key(self, index: int) -> Path:
-        """The file with the private key of one host."""
-        return self.keys.key.with_name(f"{host_name(index)}.pem")
-
-    def _enroll(self) -> None:
-        """Let each host have a key."""
-        key, trusted = self.keys.load()
-        connection = Connection(kafka=self.broker.kafka)
-        for index in range(self.settings.workers):
-            own = load_or_make_key(self.host_key(index)).public
-            change = approving(self.topics.cluster, HostId(host_name(index)), own, "sandbox")
-            change_keys(connection, self.topics, key, trusted, change)
 
     def start_worker(self, index: int) -> Child:
         """Start one worker.  It joins the app's consumer group by itself."""
@@ -148,25 +130,28 @@ class SandboxCluster:
     def start_agent(self, index: int) -> Child:
         """Start one agent and return when workers can reach it. Raises ClusterError with the end of its log."""
         name, socket = host_name(index), self._socket(index)
-        table = agent_configuration(
-            self.settings,
-            index,
-            bootstrap=self.bootstrap_of(name),
-            metrics_port=self._metrics_ports[index],
-            socket=socket,
-            trust=self.keys.trust,
-            key=self.host_key(index) if self.settings.host_keys else None,
-            state=self._folder(self.folder / name),
-            launch=self._launch(index),
-        )
-        path = self.folder / name / "agent.toml"
-        path.write_text(to_toml(table), encoding="utf-8")
+        path = self._folder(self.folder / name) / "agent.toml"
+        path.write_text(to_toml(self.agent_table(index)), encoding="utf-8")
         socket.unlink(missing_ok=True)  # of a killed predecessor
         command = program(f"{trimtab_agent.__name__}.cli", "run", "--config", str(path))
         # An agent starts workers in its own working directory, so it runs in the app's folder.
         child = self._run(name, command, _PYTHON, self.settings.app_folder)
         _wait_for_socket(child, socket)
         return child
+
+    def agent_table(self, index: int) -> Table:
+        """The agent.toml of one host."""
+        name = host_name(index)
+        return agent_configuration(
+            self.settings,
+            index,
+            bootstrap=self.bootstrap_of(name),
+            metrics_port=self._metrics_ports[index],
+            socket=self._socket(index),
+            trust=self.keys.trust,
+            state=self.folder / name,
+            launch=self._launch(index),
+        )
 
     def start_controller(self, *, act: bool, name: str = CONTROLLER) -> Child:
         """Start the controller, or another one of this name beside it; `act` False = dry run."""

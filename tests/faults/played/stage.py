@@ -90,7 +90,6 @@ def sandbox_settings(settings: StageSettings) -> SandboxSettings:
         cluster=settings.cluster,
         workers=settings.workers,
         capacity_cores=0.25,
-        host_keys=settings.host_keys,
         heap_mb=384 if settings.brokers == 1 else 300,
         environment={
             **FLIGHTS_ENVIRONMENT,
@@ -116,6 +115,7 @@ def sandbox_settings(settings: StageSettings) -> SandboxSettings:
                 "handover_timeout_s": settings.phase_limit_s,
             },
             **({"placement": {"first": NEW_APP_PLACED}} if settings.new_app else {}),
+            **({"signing": {"host_signatures": "enforce"}} if settings.host_keys else {}),
         },
     )
 
@@ -166,8 +166,13 @@ class Stage:
                 opening.callback(cable.close)
             pairs = zip(self.cables[name], behind, strict=True)
             detours[name] = [Detour(proxy=cable.port, behind=port) for cable, port in pairs]
-        sandbox, folder = sandbox_settings(settings), self.folder / "sandbox"
-        self.cluster = WiredCluster(sandbox, folder, brokers=settings.brokers, detours=detours)
+        self.cluster = WiredCluster(
+            sandbox_settings(settings),
+            self.folder / "sandbox",
+            brokers=settings.brokers,
+            detours=detours,
+            host_keys=settings.host_keys,
+        )
         opening.enter_context(self.cluster)
         self._age_the_broker()
         if obstacle() is None:
