@@ -28,14 +28,14 @@ from pathlib import Path
 
 from flights.steered_run import SteeredRun
 from flights.wire import APP, SUMS
+from tests.brokers import Detour, MemberBroker, WiredCluster
 from tests.e2e.proxy import Proxy
 from tests.e2e.steering.cluster import Cluster
 from tests.e2e.steering.run_setup import Setup
 from tests.e2e.steering.scenarios import moves
 from tests.e2e.steering.verdict import COMMIT_TAKES_S, Pauses, judge, pauses, summary
 from trimtab_protocol.messages.status import RoundStatus, Status
-from trimtab_sandbox.broker import Broker, Detour, free_ports
-from trimtab_sandbox.cluster import SandboxCluster
+from trimtab_sandbox.broker import Broker, free_ports
 from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import CONTROLLER, SandboxSettings, host_name, worker_name
 from trimtab_sandbox.parser import FLIGHTS_APP
@@ -53,13 +53,13 @@ SETUPS = {
 }
 
 
-class DistantBroker(Broker):
+class DistantBroker(MemberBroker):
     """A broker that all clients reach by the first of its detours."""
 
     @property
     def address(self) -> str:
         """Of its proxy."""
-        return f"127.0.0.1:{self._detours[0].proxy}"
+        return f"127.0.0.1:{self.detours[0].proxy}"
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def measure_loop(folder: Path, round_trip_s: float, bytes_s: float | None, count
             cable = Proxy(behind, delay_s=round_trip_s / 2, bytes_s=bytes_s)
             stack.callback(cable.close)
             detours[name] = [Detour(proxy=cable.port, behind=behind)]
-        cluster = stack.enter_context(SandboxCluster(settings, folder, detours=detours))
+        cluster = stack.enter_context(WiredCluster(settings, folder, detours=detours))
         run = stack.enter_context(SteeredRun(cluster, key_groups=KEY_GROUPS, rate=40.0, view=Unseen()))
         run.trimtab("resume")
         found: dict[str, list[float]] = defaultdict(list)

@@ -17,8 +17,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
+from tests.models.allowed_standbys import is_allowed
 from trimtab_models.standbys.bound import orphans_by_domain
-from trimtab_models.standbys.problem import UNPLACED, Ints, StandbyProblem, evaluate, is_allowed
+from trimtab_models.standbys.problem import UNPLACED, Ints, StandbyProblem, evaluate
 from trimtab_models.standbys.solve import StandbyResult, solve
 
 WORKERS = (4, 8, 16, 30, 60)

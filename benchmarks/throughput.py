@@ -25,6 +25,7 @@ from pathlib import Path
 from confluent_kafka import Consumer
 
 from benchmarks.plugin_overhead import count
+from flights.cpu import CpuMeter, Part
 from flights.dataset import read_flights
 from flights.producer import FlightProducer
 from flights.steered_run import topics_of_the_job
@@ -32,7 +33,6 @@ from flights.watch import StatusWatch
 from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings, worker_name
-from trimtab_sandbox.cpu import Part
 from trimtab_sandbox.parser import FLIGHTS_APP
 
 STOCK, TRIMTAB = "stock", "trimtab"
@@ -111,6 +111,7 @@ def run(load: Load, *, steered: bool, folder: Path) -> Speed:
         names = (f"trimtab-{os.getpid()}-{worker_name(index)}" for index in settings.started)
         groups = [stack.enter_context(quota(*each)) for each in zip(names, load.capacities, strict=True)]
         cluster = stack.enter_context(SandboxCluster(settings, folder))
+        cpu = stack.enter_context(CpuMeter(lambda: cluster.pids))
         if steered:
             cluster.start(topics_of_the_job(KEY_GROUPS), act=True)
         else:
@@ -135,13 +136,13 @@ def run(load: Load, *, steered: bool, folder: Path) -> Speed:
             rest(cluster, load.calm_s)
         producer.set_rate(IDLE)
         wait(cluster, lambda: count(outputs) >= producer.count)
-        began, sent, used_s = time.monotonic(), producer.count, cluster.cpu_seconds()[Part.WORKERS]
+        began, sent, used_s = time.monotonic(), producer.count, cpu.seconds()[Part.WORKERS]
         producer.set_rate(load.events / BURST_S)
         rest(cluster, BURST_S)
         producer.set_rate(IDLE)
         wait(cluster, lambda: count(outputs) >= producer.count)
         took, events = time.monotonic() - began, producer.count - sent
-        used_s = cluster.cpu_seconds()[Part.WORKERS] - used_s
+        used_s = cpu.seconds()[Part.WORKERS] - used_s
         producer.stop()
     return Speed(events_per_s=events / took, cpu_s=used_s / events, used=used_s / took / sum(load.capacities))
 

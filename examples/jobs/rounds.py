@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
 
+from flights.cpu import Part
 from flights.demo.loads import cpu_of
 from flights.readback import read_topic
 from jobs.catalogue import JOBS
@@ -26,7 +27,6 @@ from trimtab_protocol.messages.codec import decoded
 from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_sandbox.cpu import Part
 
 SCALE = Scale(partitions=40, rate=200.0, capacity=0.12, warm_s=35.0, steer_s=240.0, window_s=15.0, local=False)
 FIRST_S = 45.0
@@ -87,12 +87,12 @@ def played(run: JobRun, variant: Variant) -> Course:
     """The course of one run."""
     run.feed.set_rate(run.rate)
     run.rest(run.scale.warm_s)
-    cpu, count, begun = run.cluster.cpu_seconds()[Part.WORKERS], run.feed.count, time.time()
+    cpu, count, begun = run.cpu.seconds()[Part.WORKERS], run.feed.count, time.time()
     if variant.method:
         run.trimtab("resume")
     run.rest(run.scale.steer_s)
     windows = run.windows_between(begun, time.time())
-    used = run.cluster.cpu_seconds()[Part.WORKERS] - cpu
+    used = run.cpu.seconds()[Part.WORKERS] - cpu
     edits = run.feed.count - count
     if variant.method:
         run.trimtab("pause", "--reason", "the comparison ends")

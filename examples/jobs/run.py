@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from flights.backlog import Backlog
+from flights.cpu import CpuMeter, Part
 from flights.demo.loads import collocation, cpu_of, local_sends
 from flights.readback import read_topic
 from flights.watch import StatusWatch, read_snapshots
@@ -26,7 +27,6 @@ from trimtab_protocol.messages.status import AppStatus
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import SandboxCluster, program
 from trimtab_sandbox.configuration import SandboxSettings, worker_name
-from trimtab_sandbox.cpu import Part
 
 EXAMPLES = Path(__file__).parents[1]
 LIMIT_S = 150.0
@@ -93,6 +93,7 @@ class JobRun:
         self._open = ExitStack()
         with ExitStack() as opening:
             self.cluster = opening.enter_context(SandboxCluster(settings, self.folder))
+            self.cpu = opening.enter_context(CpuMeter(lambda: self.cluster.pids))
             self._start(opening)
             self._open = opening.pop_all()
         return self
@@ -160,9 +161,9 @@ class JobRun:
 
     def measure(self, seconds: float) -> Phase:
         """CPU per record over the next seconds, with the rate as it is."""
-        begun, cpu, count = time.time(), self.cluster.cpu_seconds(), self.feed.count
+        begun, cpu, count = time.time(), self.cpu.seconds(), self.feed.count
         self.rest(seconds)
-        took, used, done = time.time() - begun, self.cluster.cpu_seconds(), self.feed.count - count
+        took, used, done = time.time() - begun, self.cpu.seconds(), self.feed.count - count
         windows = self.windows_between(begun, begun + took)
         rate = done / took
         return Phase(
@@ -270,11 +271,11 @@ class JobRun:
         count = self.scale.burst
         self.feed.set_rate(0.0)
         self.until(self._all_done, LIMIT_S, "no backlog")
-        begun, cpu = time.monotonic(), self.cluster.cpu_seconds()
+        begun, cpu = time.monotonic(), self.cpu.seconds()
         self.feed.burst(count)
         self.rest(1.0)
         self.until(self._all_done, LIMIT_S, "the burst is processed")
-        took, used = time.monotonic() - begun, self.cluster.cpu_seconds()
+        took, used = time.monotonic() - begun, self.cpu.seconds()
         self.feed.set_rate(self.rate)
         return Saturated(
             rate=count / took,

@@ -1,7 +1,4 @@
-"""Apache Kafka brokers on one machine, with KRaft broker and controller in one process.
-
-Several of them may be one cluster, and one may have TLS, SASL and Kafka's own authorizer.
-"""
+"""An Apache Kafka broker on this machine, with KRaft broker and controller in one process."""
 
 import base64
 import os
@@ -13,7 +10,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Self
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -22,16 +18,11 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from trimtab_controller.jars import class_archive
 from trimtab_controller.jars.fetching import jars_of
 from trimtab_controller.jars.java import java_command
-from trimtab_protocol.settings.kafka import JAVA_OAUTH, KafkaSettings, Mechanism, Sasl, Secret, Tls, for_librdkafka
+from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 from trimtab_sandbox.configuration import BROKER
 from trimtab_sandbox.marks import can_bind
 from trimtab_sandbox.processes import Child, Processes
 
-LISTENER = "SASL_SSL"
-PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-AUDIENCE = "kafka"
-"""For whom the tokens of OAUTHBEARER are."""
-SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 READY_LIMIT_S = 120.0
 """A start takes 3 s on an idle machine, and many times that on a busy one."""
 STOP_LIMIT_S = 20.0
@@ -43,9 +34,11 @@ PORTS = range(15_000, 32_000)
 """Below the ephemeral ports.  Otherwise a client that reconnects to a dead broker could get the broker's own port,
 connect to itself, and keep the broker from starting again."""
 
+CLIENTS = "inter.broker.listener.name"
+"""Setting: the listener that clients and the other brokers use."""
 SETTINGS: Mapping[str, str] = {
     "controller.listener.names": "CONTROLLER",
-    "inter.broker.listener.name": "PLAINTEXT",
+    CLIENTS: "PLAINTEXT",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     # Topics are created explicitly, or a misspelt name would go unnoticed.
     "auto.create.topics.enable": "false",
@@ -88,85 +81,6 @@ appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d %p %m (%c)%n%throwable
 """
 """Kafka logs to standard output, which goes to the log file of the process."""
-COPIES = "2"
-REPLICATED: Mapping[str, str] = {
-    "default.replication.factor": COPIES,
-    "offsets.topic.replication.factor": COPIES,
-    "transaction.state.log.replication.factor": COPIES,
-    "share.coordinator.state.topic.replication.factor": COPIES,
-}
-"""For several brokers: one of them may be away, since `min.insync.replicas` is 1 unless a topic has its own."""
-HEAP_MB = 300
-MAJORITY = 3
-"""So many controllers still elect one of them while one is away; of fewer brokers only the first is a controller."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSecurity:
-    """Identity and users of a secured broker.
-
-    `identity` = PEM file with its private key (PKCS #8) and certificate chain, `ca` = certificate of the issuer;
-    `users` = name -> password for SASL PLAIN; `admin` = the user that the broker itself is, who may do everything.
-    All others may do only what an ACL allows.  SCRAM users are added to the running broker.
-    """
-
-    identity: Path
-    ca: Path
-    admin: str
-    users: Mapping[str, Secret] = field(repr=False)
-    issuer: str | None = None
-    """The address of the public keys (JWKS) of a service whose tokens count, for OAUTHBEARER; None: none do."""
-
-    def __post_init__(self) -> None:
-        if self.admin not in self.users:
-            raise ValueError(f"users: found no {self.admin}, expected the admin's password")
-
-    def kafka(self, bootstrap_servers: str) -> KafkaSettings:
-        """Connection settings of the admin user."""
-        sasl = Sasl(mechanism=Mechanism.PLAIN, username=self.admin, password=self.users[self.admin])
-        return KafkaSettings(bootstrap_servers=bootstrap_servers, tls=Tls(ca=self.ca), sasl=sasl)
-
-    def broker_settings(self) -> dict[str, str]:
-        """Additional lines of server.properties; they contain passwords."""
-        own = {"username": self.admin, "password": self.users[self.admin].reveal()}
-        known = {f"user_{name}": secret.reveal() for name, secret in self.users.items()}
-        mechanisms = [each for each in Mechanism if each is not Mechanism.OAUTHBEARER or self.issuer is not None]
-        plain = f"{PLAIN_MODULE} required {_options({**own, **known})};"
-        return {
-            "inter.broker.listener.name": LISTENER,
-            "listener.security.protocol.map": f"CONTROLLER:{LISTENER},{LISTENER}:{LISTENER}",
-            "sasl.enabled.mechanisms": ",".join(mechanisms),
-            "sasl.mechanism.inter.broker.protocol": Mechanism.PLAIN,
-            "sasl.mechanism.controller.protocol": Mechanism.PLAIN,
-            "listener.name.controller.sasl.enabled.mechanisms": Mechanism.PLAIN,
-            "listener.name.controller.plain.sasl.jaas.config": plain,
-            "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
-            "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
-            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
-            **({} if self.issuer is None else _tokens_of(self.issuer)),
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.identity),
-            "ssl.client.auth": "requested",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.ca),
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": f"User:{self.admin}",
-            "allow.everyone.if.no.acl.found": "false",
-        }
-
-
-def _tokens_of(issuer: str) -> dict[str, str]:
-    place = "listener.name.sasl_ssl.oauthbearer.sasl"
-    return {
-        f"{place}.jaas.config": f"{JAVA_OAUTH}.OAuthBearerLoginModule required;",
-        f"{place}.server.callback.handler.class": f"{JAVA_OAUTH}.OAuthBearerValidatorCallbackHandler",
-        "sasl.oauthbearer.jwks.endpoint.url": issuer,
-        "sasl.oauthbearer.expected.audience": AUDIENCE,
-    }
-
-
-def _options(values: Mapping[str, str]) -> str:
-    return " ".join(f'{name}="{value}"' for name, value in values.items())
 
 
 class BrokerError(Exception):
@@ -186,22 +100,10 @@ class Topic:
             raise ValueError(f"a topic needs a name and at least one partition: {self}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detour:
-    """A proxy in front of a broker without security, for clients whose connections a test cuts.
-
-    The broker also listens on port `behind`, and tells clients that connect there to use port `proxy`.
-    """
-
-    proxy: int
-    behind: int
-
-
 class Broker:
     """One broker with its data in `folder`.  It keeps its ports and data when it is stopped, killed or restarted.
 
     `settings` override SETTINGS.  Without `java_options` it starts with the class archive, if there is one.
-    Several of one cluster are made and first started by `Brokers`.
     """
 
     def __init__(
@@ -210,35 +112,24 @@ class Broker:
         processes: Processes,
         *,
         heap_mb: int = 384,
-        security: BrokerSecurity | None = None,
-        detours: Sequence[Detour] = (),
         settings: Mapping[str, str] = SETTINGS,
         java_options: Sequence[str] | None = None,
-        node: int = 1,
-        cluster_id: str | None = None,
     ) -> None:
-        self.node = node
-        self.voters: Sequence[Broker] = (self,)
-        """The brokers of its cluster that are controllers too."""
+        self.node = 1
+        self.name = BROKER
+        """Of its process and its log."""
         self.ports: tuple[int, ...] = ()
         """(client port, port of its KRaft controller); empty before the first start."""
         self._folder = folder.absolute()
         self._processes = processes
         self._heap_mb = heap_mb
-        self._security = security
-        self._detours = tuple(detours)
         self._settings = {**SETTINGS, **settings}
         self._java_options = java_options
         self._jars: Sequence[Path] = ()
-        self._cluster_id = cluster_id or new_id()
+        self.cluster_id = new_id()
         self._child: Child | None = None
         self._seen = 0
         """Where the output of the process that was started last begins in its log."""
-
-    @property
-    def name(self) -> str:
-        """Of its process and its log."""
-        return BROKER if self.node == 1 else f"{BROKER}-{self.node}"
 
     @property
     def address(self) -> str:
@@ -249,8 +140,8 @@ class Broker:
 
     @property
     def kafka(self) -> KafkaSettings:
-        """Connection settings of its admin user."""
-        return self._security.kafka(self.address) if self._security else KafkaSettings(bootstrap_servers=self.address)
+        """Connection settings for a client that may do everything."""
+        return KafkaSettings(bootstrap_servers=self.address)
 
     @property
     def data(self) -> Path:
@@ -333,25 +224,22 @@ class Broker:
         self.ports = ports
         self._write_settings()
 
-    def _write_settings(self) -> None:
+    def properties(self) -> dict[str, str]:
+        """The lines of server.properties."""
         client, controller = self.ports
-        listener = LISTENER if self._security else "PLAINTEXT"
-        votes = self in self.voters
-        settings = {
+        own = f"{self._settings[CLIENTS]}://127.0.0.1:{client}"
+        return {
             **self._settings,
-            **(self._security.broker_settings() if self._security else {}),
             "node.id": str(self.node),
-            "process.roles": "broker,controller" if votes else "broker",
-            "controller.quorum.voters": ",".join(f"{each.node}@127.0.0.1:{each.ports[1]}" for each in self.voters),
-            "listeners": f"{listener}://127.0.0.1:{client}" + f",CONTROLLER://127.0.0.1:{controller}" * votes,
-            "advertised.listeners": f"{listener}://127.0.0.1:{client}",
+            "process.roles": "broker,controller",
+            "controller.quorum.voters": f"{self.node}@127.0.0.1:{controller}",
+            "listeners": f"{own},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": own,
             "log.dirs": str(self.data),
         }
-        for number, detour in enumerate(self._detours):
-            settings["listeners"] += f",DETOUR{number}://127.0.0.1:{detour.behind}"
-            settings["advertised.listeners"] += f",DETOUR{number}://127.0.0.1:{detour.proxy}"
-            settings["listener.security.protocol.map"] += f",DETOUR{number}:PLAINTEXT"
-        lines = "".join(f"{key}={value}\n" for key, value in settings.items())
+
+    def _write_settings(self) -> None:
+        lines = "".join(f"{key}={value}\n" for key, value in self.properties().items())
         path = self._folder / "server.properties"
         path.touch(mode=0o600)  # it may hold passwords
         path.write_text(lines, encoding="utf-8")
@@ -367,12 +255,12 @@ class Broker:
             return
         self.data.mkdir()
         shutil.copy(kept, self.data / f"bootstrap{BOOTSTRAP}")
-        properties = f"version=1\ncluster.id={self._cluster_id}\nnode.id={self.node}\ndirectory.id={new_id()}\n"
+        properties = f"version=1\ncluster.id={self.cluster_id}\nnode.id={self.node}\ndirectory.id={new_id()}\n"
         (self.data / "meta.properties").write_text(properties, encoding="utf-8")
 
     def _format_by_tool(self) -> None:
         self.settle(self.ports or (PORTS[0], PORTS[1]))  # any ports: the format does not depend on them
-        formatting = self._java("format", "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", options=())
+        formatting = self._java("format", "kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", options=())
         try:
             code = formatting.wait(READY_LIMIT_S)
         except TimeoutError as error:
@@ -384,7 +272,7 @@ class Broker:
         """Start the process only."""
         log = self._processes.logs / f"{self.name}.log"
         self._seen = log.stat().st_size if log.exists() else 0
-        self._child = self._java(self.name, "kafka.Kafka", options=self._options())
+        self._child = self._java(self.name, "kafka.Kafka", options=self.java_options())
 
     def until_ready(self) -> bool:
         """Wait until it answers; False if another process took one of its ports.  Raises BrokerError."""
@@ -399,17 +287,16 @@ class Broker:
                     return False
                 raise BrokerError(f"{self.name} ended with exit code {child.exit_code}:\n{log_end(child.log)}")
             # Otherwise another broker has the port, or the others of the cluster do not see this one yet.
-            if (self._cluster_id, True) == _answer(admin, self.node):
+            if (self.cluster_id, True) == _answer(admin, self.node):
                 return True
         child.stop(STOP_LIMIT_S)
         raise BrokerError(f"{self.name} did not answer within {READY_LIMIT_S:g} s:\n{log_end(child.log)}")
 
-    def _options(self) -> Sequence[str]:
+    def java_options(self) -> Sequence[str]:
+        """With which its process is started."""
         if self._java_options is not None:
             return self._java_options
-        issuer = self._security.issuer if self._security else None
-        allowed = [] if issuer is None else [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer}"]
-        return [*class_archive.use(broker_archive(self._jars)), *allowed]
+        return class_archive.use(broker_archive(self._jars))
 
     def _java(self, name: str, main: str, *arguments: str, options: Sequence[str]) -> Child:
         command = [
@@ -480,110 +367,3 @@ def _without_leader(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
     places = [TopicPartition(topic.name, partition) for topic in topics for partition in range(topic.partitions)]
     asked = admin.list_offsets({place: OffsetSpec.latest() for place in places}, request_timeout=ANSWER_LIMIT_S)
     return sorted({place.topic for place, answer in asked.items() if answer.exception(2 * ANSWER_LIMIT_S) is not None})
-
-
-class Brokers:
-    """`count` brokers of one cluster, with their data in `folder`.  Each can be stopped, killed and started alone.
-
-    One broker is as `Broker`.  Of two, the second may be away at any time; of three, any one.
-    `detours`: per client with a detour, its detour at each of the brokers.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        processes: Processes,
-        count: int = 1,
-        *,
-        heap_mb: int = HEAP_MB,
-        detours: Sequence[Sequence[Detour]] = (),
-        settings: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        cluster_id = new_id()
-        self.members = [
-            Broker(
-                folder if count == 1 else folder / str(node),
-                processes,
-                heap_mb=heap_mb,
-                detours=[each[node - 1] for each in detours],
-                settings=settings if count == 1 else {**REPLICATED, **settings},
-                node=node,
-                cluster_id=cluster_id,
-            )
-            for node in range(1, count + 1)
-        ]
-        for member in self.members:
-            member.voters = self.members if count >= MAJORITY else self.members[:1]
-
-    @property
-    def address(self) -> str:
-        """`host:port` of all of them (bootstrap.servers)."""
-        return ",".join(member.address for member in self.members)
-
-    @property
-    def kafka(self) -> KafkaSettings:
-        """Connection settings for a client of all of them."""
-        return KafkaSettings(bootstrap_servers=self.address)
-
-    @property
-    def ports(self) -> tuple[int, ...]:
-        """The ports of all of them; empty before the first start."""
-        return tuple(port for member in self.members for port in member.ports)
-
-    def start(self) -> None:
-        """Start those that do not run, and wait until all answer.  Raises BrokerError."""
-        if len(self.members) == 1:
-            self.members[0].start()
-            return
-        if not self.ports:
-            ports = iter(free_ports(2 * len(self.members)))
-            for member in self.members:
-                member.ports = (next(ports), next(ports))
-            for member in self.members:
-                member.format()
-                member.settle(member.ports)
-        away = [member for member in self.members if not member.alive]
-        for member in away:
-            member.launch()
-        for member in away:
-            if not member.until_ready():
-                raise BrokerError(f"ports {member.ports} are in use by other processes, see {member.process.log}")
-
-    def stop(self) -> None:
-        """End all at once: one after the other, the last ones would wait for the controllers that are gone."""
-        for member in self.members:
-            member.process.terminate()
-        for member in self.members:
-            member.stop()
-
-    def create_topics(self, topics: Sequence[Topic], *, limit_s: float = 30.0) -> None:
-        """As `Broker.create_topics`, by one that runs."""
-        next(member for member in self.members if member.alive).create_topics(topics, limit_s=limit_s)
-
-    def until_in_sync(self, limit_s: float = 60.0) -> None:
-        """Wait until all copies of all partitions are in sync, as before the next of them is restarted."""
-        admin = AdminClient({**for_librdkafka(self.kafka), "log_level": 0})
-        deadline = time.monotonic() + limit_s
-        while behind := _behind(admin, len(self.members)):
-            if time.monotonic() > deadline:
-                raise BrokerError(f"not in sync after {limit_s:g} s: {', '.join(behind)}")
-            time.sleep(0.1)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-
-def _behind(admin: AdminClient, brokers: int) -> list[str]:
-    """What is not in sync: brokers that are away, and partitions with too few copies."""
-    metadata = admin.list_topics(timeout=5)
-    away = [] if len(metadata.brokers) == brokers else [f"{brokers - len(metadata.brokers)} brokers"]
-    return away + [
-        f"{topic.topic}-{partition.id}"
-        for topic in metadata.topics.values()
-        for partition in topic.partitions.values()
-        if len(partition.isrs) < len(partition.replicas)
-    ]

@@ -9,16 +9,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Self
 
 import trimtab_agent
-from trimtab_controller.kafka.connection import Connection
-from trimtab_controller.kafka.host_keys import approving, change_keys
 from trimtab_controller.security.keys import KeyFiles
-from trimtab_process.credential_files import load_or_make_key
-from trimtab_protocol.messages.names import HostId, Topics, TopicSettings, topic_settings
-from trimtab_sandbox.broker import Brokers, Detour, Topic, free_ports, log_end
+from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
+from trimtab_sandbox.broker import Broker, Topic, free_ports, log_end
 from trimtab_sandbox.configuration import (
     BROKER,
     CONSOLE,
@@ -37,7 +33,6 @@ from trimtab_sandbox.configuration import (
     worker_launch,
     worker_name,
 )
-from trimtab_sandbox.cpu import CpuMeter, Part
 from trimtab_sandbox.processes import Child, LeftOver, Processes
 from trimtab_sandbox.readiness import connected_workers
 from trimtab_sandbox.state import SOCKETS_PREFIX, SandboxState, StartedProcess
@@ -91,29 +86,16 @@ class SandboxCluster:
     killed, a guard process ends them.  `left_over()` then tells whether anything remains.
     """
 
-    def __init__(
-        self, settings: SandboxSettings, folder: Path, *, detours: Mapping[str, Sequence[Detour]] = MappingProxyType({})
-    ) -> None:
-        """Starts nothing yet.  `folder` receives data, configuration and logs.
-
-        `detours`: host name or `controller` -> the proxies through which it reaches the brokers.  All others connect
-        directly.
-        """
+    def __init__(self, settings: SandboxSettings, folder: Path) -> None:
+        """Starts nothing yet.  `folder` receives data, configuration and logs."""
         self.settings = settings
         self.folder = folder.absolute()
         self.logs = self.folder / "logs"
         self.topics = Topics(settings.cluster)
         self.processes = Processes(self.logs)
-        self.broker = Brokers(
-            self.folder / "broker",
-            self.processes,
-            settings.brokers,
-            heap_mb=settings.heap_mb,
-            detours=tuple(detours.values()),
-        )
+        self.broker = Broker(self.folder / "broker", self.processes, heap_mb=settings.heap_mb)
         self.environments: dict[str, Mapping[str, str]] = {}
         """Process name -> additional environment variables, from the next start of that process on."""
-        self._detours = detours
         self.sockets = make_socket_folder(self.folder)
         self.keys = make_keys(self.folder / "keys")
         self._web_ports = free_ports(settings.workers)
@@ -121,7 +103,6 @@ class SandboxCluster:
         self._controller_ports = {CONTROLLER: controller_port}
         self._children: dict[str, Child] = {}
         self._released = False
-        self._meter = CpuMeter().start()
 
     def start(self, topics: Sequence[Topic] = (), *, act: bool = False) -> None:
         """Start everything: broker, the topics of Trimtab and of the app, agents, workers, controller."""
@@ -134,62 +115,49 @@ class SandboxCluster:
         self.start_controller(act=act)
 
     def start_broker(self) -> None:
-        """Start the brokers that do not run, also after `stop` or `kill`.  The first start creates Trimtab's topics."""
+        """Start the broker, also after `stop` or `kill`.  The first start creates Trimtab's topics."""
         fresh = not self.broker.ports
         self.broker.start()
-        for member in self.broker.members:
-            self._adopt(member.name, member.process, Part.BROKER)
+        self._children[BROKER] = self.broker.process
         if fresh:
             self.broker.create_topics([_own_topic(settings) for settings in topic_settings(self.topics)])
-            if self.settings.host_keys:
-                self._enroll()
-
-    def host_key(self, index: int) -> Path:
-        """The file with the private key of one host."""
-        return self.keys.key.with_name(f"{host_name(index)}.pem")
-
-    def _enroll(self) -> None:
-        """Let each host have a key."""
-        key, trusted = self.keys.load()
-        connection = Connection(kafka=self.broker.kafka)
-        for index in range(self.settings.workers):
-            own = load_or_make_key(self.host_key(index)).public
-            change = approving(self.topics.cluster, HostId(host_name(index)), own, "sandbox")
-            change_keys(connection, self.topics, key, trusted, change)
 
     def start_worker(self, index: int) -> Child:
         """Start one worker.  It joins the app's consumer group by itself."""
         launch = self._launch(index)
-        return self._run(worker_name(index), Part.WORKERS, launch.command, launch.environment, launch.folder)
+        return self._run(worker_name(index), launch.command, launch.environment, launch.folder)
 
     def start_agent(self, index: int) -> Child:
         """Start one agent and return when workers can reach it. Raises ClusterError with the end of its log."""
         name, socket = host_name(index), self._socket(index)
-        table = agent_configuration(
-            self.settings,
-            index,
-            bootstrap=self._bootstrap_of(name),
-            metrics_port=self._metrics_ports[index],
-            socket=socket,
-            trust=self.keys.trust,
-            key=self.host_key(index) if self.settings.host_keys else None,
-            state=self._folder(self.folder / name),
-            launch=self._launch(index),
-        )
-        path = self.folder / name / "agent.toml"
-        path.write_text(to_toml(table), encoding="utf-8")
+        path = self._folder(self.folder / name) / "agent.toml"
+        path.write_text(to_toml(self.agent_table(index)), encoding="utf-8")
         socket.unlink(missing_ok=True)  # of a killed predecessor
         command = program(f"{trimtab_agent.__name__}.cli", "run", "--config", str(path))
         # An agent starts workers in its own working directory, so it runs in the app's folder.
-        child = self._run(name, Part.AGENTS, command, _PYTHON, self.settings.app_folder)
+        child = self._run(name, command, _PYTHON, self.settings.app_folder)
         _wait_for_socket(child, socket)
         return child
+
+    def agent_table(self, index: int) -> Table:
+        """The agent.toml of one host."""
+        name = host_name(index)
+        return agent_configuration(
+            self.settings,
+            index,
+            bootstrap=self.bootstrap_of(name),
+            metrics_port=self._metrics_ports[index],
+            socket=self._socket(index),
+            trust=self.keys.trust,
+            state=self.folder / name,
+            launch=self._launch(index),
+        )
 
     def start_controller(self, *, act: bool, name: str = CONTROLLER) -> Child:
         """Start the controller, or another one of this name beside it; `act` False = dry run."""
         path = self.write_controller_toml(name)
         command = program("trimtab_controller.cli", "controller", "run", "--config", str(path))
-        return self._run(name, Part.DECIDER, [*command, "--act"] if act else command, _PYTHON)
+        return self._run(name, [*command, "--act"] if act else command, _PYTHON)
 
     def start_console(self) -> ConsoleAccess:
         """Start the console; its pages are there a second later."""
@@ -210,7 +178,7 @@ class SandboxCluster:
             token = operator_token(folder, trimtab)
         except (OSError, subprocess.SubprocessError) as error:
             raise ClusterError(f"no token could be made for the console: {error}") from error
-        self._run(CONSOLE, Part.CONSOLE, [*trimtab, "console", "--config", str(path)], _PYTHON)
+        self._run(CONSOLE, [*trimtab, "console", "--config", str(path)], _PYTHON)
         return ConsoleAccess(address=f"http://{LOOPBACK}:{self._console_port}/", token=token)
 
     def start_load(self, module: str, *arguments: str) -> Child:
@@ -230,7 +198,7 @@ class SandboxCluster:
             (self._controller_ports[name],) = free_ports(1)
         table = controller_configuration(
             self.settings,
-            bootstrap=self._bootstrap_of(name),
+            bootstrap=self.bootstrap_of(name),
             metrics_port=self._controller_ports[name],
             keys=self.keys,
             checkpoints=self._folder(self.folder / name / "checkpoints"),
@@ -277,8 +245,8 @@ class SandboxCluster:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids of the running processes, by name."""
-        return {name: child.pid for name, child in self._children.items() if child.alive}
+        """Process ids of the running processes, by name.  Threads may ask while others start some."""
+        return {name: child.pid for name, child in list(self._children.items()) if child.alive}
 
     @property
     def ports(self) -> dict[str, tuple[int, ...]]:
@@ -287,10 +255,6 @@ class SandboxCluster:
         console = {CONSOLE: (self._console_port,)} if CONSOLE in self._children else {}
         controllers = {name: (port,) for name, port in self._controller_ports.items()}
         return {BROKER: self.broker.ports, **hosts, **controllers, **console}
-
-    def cpu_seconds(self) -> dict[Part, float]:
-        """CPU seconds per part so far, including processes that have ended."""
-        return self._meter.seconds()
 
     def left_over(self) -> LeftOver:
         """How many processes of this sandbox still run, and how many of its ports are still bound."""
@@ -301,7 +265,6 @@ class SandboxCluster:
         if self._released:
             return
         try:
-            self._meter.stop()
             for phase in shutdown_order(self._children):
                 for name in phase:
                     self._children[name].terminate()
@@ -313,7 +276,6 @@ class SandboxCluster:
 
     def release(self) -> None:
         """Leave everything running when this process ends; `state()` describes how to find it again."""
-        self._meter.stop()
         self.processes.release()
         self._released = True
 
@@ -335,32 +297,27 @@ class SandboxCluster:
         self.close()
 
     def _run(
-        self, name: str, part: Part, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
     ) -> Child:
         given = {**environment, **self.environments.get(name, {})}
-        return self._adopt(name, self.processes.start(name, command, environment=given, folder=folder), part)
-
-    def _adopt(self, name: str, child: Child, part: Part) -> Child:
-        self._children[name] = child
-        self._meter.add(child.pid, part)
-        return child
+        self._children[name] = self.processes.start(name, command, environment=given, folder=folder)
+        return self._children[name]
 
     def _launch(self, index: int) -> WorkerLaunch:
         return worker_launch(
             self.settings,
             index,
             python=sys.executable,
-            bootstrap=self._bootstrap_of(host_name(index)),
+            bootstrap=self.bootstrap_of(host_name(index)),
             web_port=self._web_ports[index],
             socket=self._socket(index),
             trust=self.keys.trust,
             data=self._folder(self.folder / worker_name(index)),
         )
 
-    def _bootstrap_of(self, name: str) -> str:
-        """`host:port` at which this host, or the controller, reaches each broker."""
-        detours = self._detours.get(name, ())
-        return ",".join(f"{LOOPBACK}:{each.proxy}" for each in detours) or self.broker.address
+    def bootstrap_of(self, name: str) -> str:
+        """`host:port` at which this host, or the controller, reaches the broker."""
+        return self.broker.address
 
     def _socket(self, index: int) -> Path:
         return self.sockets / f"{host_name(index)}.sock"

@@ -69,14 +69,11 @@ class SandboxSettings:
     """Type of each "host"; empty: as each agent finds it, so all are alike."""
     interval_s: float = 1.0
     """Seconds between two reports of an agent."""
-    brokers: int = 1
     heap_mb: int = 384
-    """Heap limit of each broker, in MiB."""
+    """Heap limit of the broker, in MiB."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the workers' environment.  `{broker}`, `{data}`, `{web_port}` and `{worker}` in a value are replaced by
     those of each worker."""
-    host_keys: bool = False
-    """Each "host" has a key of its own, and nothing counts that it has not signed."""
     pods: bool = False
     """Each "host" is a pod: its agent cannot start its worker, and no host is expected by its name."""
     controller: Mapping[str, Table] = field(default_factory=dict)
@@ -207,7 +204,6 @@ def agent_configuration(
     metrics_port: int,
     socket: Path,
     trust: Path,
-    key: Path | None = None,
     state: Path,
     launch: WorkerLaunch,
 ) -> Table:
@@ -226,7 +222,6 @@ def agent_configuration(
         },
         "kafka": {"bootstrap_servers": bootstrap},
         "trust": {"file": trust},
-        **({} if key is None else {"signing": {"key_file": key}}),
         "workers": {
             worker_name(index): {
                 "capacity": settings.capacity_of(index),
@@ -246,11 +241,7 @@ def controller_configuration(
     sections: dict[str, Table] = {
         "controller": {"cluster": settings.cluster},
         "kafka": {"bootstrap_servers": bootstrap},
-        "signing": {
-            "key_file": keys.key,
-            "trust_file": keys.trust,
-            **({"host_signatures": "enforce"} if settings.host_keys else {}),
-        },
+        "signing": {"key_file": keys.key, "trust_file": keys.trust},
         "stream": {
             "window_s": 5.0,
             "watermark_s": 2.0,

@@ -17,6 +17,7 @@ from flights.readback import read_topic
 from flights.steered_run import RunError, SteeredRun, Viewer
 from flights.watch import read_snapshots
 from flights.wire import APP, DELAYS, SOURCE
+from tests.brokers import WiredCluster
 from tests.e2e.in_process import trimtab
 from tests.faults.played.rounds import tapped
 from tests.faults.played.stage import processes_of, write_down
@@ -32,7 +33,6 @@ from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import AppStatus, RoundStatus, Status
 from trimtab_sandbox.broker import Topic
-from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, Table
 
@@ -104,7 +104,6 @@ def sandbox_settings() -> DaySettings:
         app_folder=ROOT,
         cluster="day",
         workers=len(CAPACITIES),
-        brokers=2,
         pool=POOL,
         app_id=APP,
         capacity_cores=CAPACITIES,
@@ -130,13 +129,15 @@ class Day(SteeredRun):
     `resized` = when the number of workers was changed, and in which direction.
     """
 
+    cluster: WiredCluster
+
     def __init__(self, folder: Path, view: Viewer) -> None:
         compacted = {"cleanup.policy": "compact"}
         more = [
             Topic(name=NOTED, partitions=KEY_GROUPS),
             Topic(name=CHANGELOG, partitions=KEY_GROUPS, settings=compacted),
         ]
-        cluster = SandboxCluster(sandbox_settings(), folder / "sandbox")
+        cluster = WiredCluster(sandbox_settings(), folder / "sandbox", brokers=2)
         super().__init__(cluster, key_groups=KEY_GROUPS, rate=RATE, view=view, more_topics=more)
         self.folder = folder
         self.leader = CONTROLLER

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from flights.cpu import CpuMeter
 from flights.demo.view import View
 from flights.wire import APP, EXTRACT, SUMS
 from tests.e2e.day_run import CAPACITIES, LIMIT_S, RATE, SECOND_BROKER, Day, app_of, busy, running
@@ -38,13 +39,13 @@ MANY = 16
 def test_a_day(tmp_path: Path) -> None:
     with View(Console(file=sys.stdout, width=180)) as view:
         day = Day(tmp_path, view)
-        with day.cluster, day:
+        with day.cluster, CpuMeter(lambda: day.cluster.pids) as cpu, day:
             lives_through(day)
             day.draw(PICTURE)
             violations = day.judge()
         for name, seconds in day.chapters:
             print(f"{seconds:6.1f} s  {name}")
-        print("CPU seconds:", {part.value: round(cpu) for part, cpu in day.cluster.cpu_seconds().items()})
+        print("CPU seconds:", {part.value: round(used) for part, used in cpu.seconds().items()})
     assert [f"{row.broken}: {row.text}" for row in violations] == []
     assert day.cluster.left_over().processes == 0
 
@@ -298,11 +299,11 @@ def stop(day: Day, console: Client) -> None:
 
 def restarted_broker(day: Day, console: Client) -> None:
     """A broker of two is restarted: the other one goes on with the copies, and all comes back by itself."""
-    day.cluster.broker.until_in_sync(LIMIT_S)
+    day.cluster.broker.until_in_sync()
     at = time.time()
     day.cluster.stop(SECOND_BROKER)
     day.cluster.start_broker()
-    day.cluster.broker.until_in_sync(LIMIT_S)
+    day.cluster.broker.until_in_sync()
     over_at = time.time()
     day.at_rest("it is steered")
     day.strikes.append(Strike(case="a broker restarted", at=at, over_at=over_at, steered_at=time.time()))

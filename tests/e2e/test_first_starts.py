@@ -12,10 +12,9 @@ from tests.paths import ROOT
 from tests.waiting import wait_for
 from trimtab_protocol.messages.names import topic_settings
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_sandbox.broker import Brokers, Topic
+from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.cluster import SandboxCluster
 from trimtab_sandbox.configuration import BROKER, CONSOLE, CONTROLLER, SandboxSettings
-from trimtab_sandbox.cpu import Part
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(600)]
 
@@ -51,7 +50,7 @@ def until(holds: Callable[[], object], what: str, cluster: SandboxCluster) -> No
 def start(cluster: SandboxCluster, name: str) -> None:
     if name == BROKER:
         cluster.broker.start()
-        cluster._adopt(BROKER, cluster.broker.members[0].process, Part.BROKER)
+        cluster._children[BROKER] = cluster.broker.process
         cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS)])
     elif name == AGENT:
         cluster.start_agent(0)
@@ -68,7 +67,7 @@ def told(cluster: SandboxCluster, waits_for: Mapping[str, str], names: list[str]
     return all(waits_for[name] in log for name, log in logs.items())
 
 
-def settings_of(broker: Brokers, names: list[str]) -> dict[str, tuple[int, dict[str, str]]]:
+def settings_of(broker: Broker, names: list[str]) -> dict[str, tuple[int, dict[str, str]]]:
     admin = AdminClient({"bootstrap.servers": broker.address})
     topics = admin.list_topics(timeout=30).topics
     asked = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name) for name in names])
@@ -96,7 +95,7 @@ def test_whoever_starts_first_nobody_ends_and_the_topics_are_the_same(
     )
     with SandboxCluster(settings, tmp_path / "cluster") as cluster:
         defaults = {"auto.create.topics.enable": makes_topics}
-        cluster.broker = Brokers(tmp_path / "broker", cluster.processes, settings=defaults)
+        cluster.broker = Broker(tmp_path / "broker", cluster.processes, settings=defaults)
         cluster.broker.start()  # it gets its ports, and stays empty
         cluster.broker.stop()
         begun: list[str] = []

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from aiokafka.errors import KafkaTimeoutError
 
+from tests.brokers import Detour, MemberBroker
 from tests.e2e.proxy import Proxy
 from tests.fuzz.fuzzed.samples import RELEASED
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover import channel as channel_module
 from trimtab_agent.engines.faust.handover.channel import Channel
 from trimtab_protocol.messages.names import AppId, WorkerId
-from trimtab_sandbox.broker import Broker, Detour, Topic, free_ports
+from trimtab_sandbox.broker import Topic, free_ports
 from trimtab_sandbox.processes import Processes
 
 
@@ -42,7 +43,7 @@ def test_a_hand_over_record_does_not_wait_for_a_connection_that_the_network_has_
         await channel.close()
 
     with Processes(tmp_path / "logs") as processes:
-        broker = Broker(tmp_path / "broker", processes, detours=[Detour(proxy=proxy.port, behind=behind)])
+        broker = MemberBroker(tmp_path / "broker", processes, detours=[Detour(proxy=proxy.port, behind=behind)])
         with broker:
             broker.create_topics([Topic(name=shared.topics.handover, partitions=1)])
             asyncio.run(play())

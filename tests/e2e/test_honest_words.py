@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.brokers import Detour, MemberBroker
 from tests.e2e.proxy import Proxy
 from tests.e2e.steering.cluster import until
 from tests.e2e.steering.tiny_agent import Agent
@@ -20,7 +21,7 @@ from tests.paths import ROOT, python_path
 from trimtab_protocol.messages.local import Statistics
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_sandbox.broker import Broker, Detour, Topic, free_ports
+from trimtab_sandbox.broker import Broker, Topic, free_ports
 from trimtab_sandbox.processes import Child, Processes
 
 pytestmark = pytest.mark.light
@@ -256,7 +257,7 @@ def test_a_broker_out_of_reach_is_named_and_a_worker_reads_on_at_its_new_address
     [behind] = free_ports(1)
     bootstrap, first, second = (Proxy(behind) for _ in range(3))
     with Processes(tmp_path / "broker-logs") as processes:
-        broker = Broker(tmp_path / "broker", processes, detours=[Detour(proxy=first.port, behind=behind)])
+        broker = MemberBroker(tmp_path / "broker", processes, detours=[Detour(proxy=first.port, behind=behind)])
         broker.start()
 
         async def play() -> None:
@@ -274,7 +275,7 @@ def test_a_broker_out_of_reach_is_named_and_a_worker_reads_on_at_its_new_address
                 assert {(each.backlog, each.cpu_s) for each in job.said.key_groups} == {(None, None)}
 
                 await asyncio.to_thread(broker.stop)
-                broker._detours = (Detour(proxy=second.port, behind=behind),)
+                broker.detours = (Detour(proxy=second.port, behind=behind),)
                 broker._write_settings()
                 await asyncio.to_thread(broker.start)
                 first.close()

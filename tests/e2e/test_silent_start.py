@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.brokers import Detour, MemberBroker
 from tests.e2e.proxy import Proxy
 from tests.e2e.steering.cluster import until
 from tests.e2e.test_honest_words import PARTITIONS, Job
-from trimtab_sandbox.broker import Broker, Detour, Topic, free_ports
+from trimtab_sandbox.broker import Broker, Topic, free_ports
 from trimtab_sandbox.processes import Processes
 
 pytestmark = [pytest.mark.scenario, pytest.mark.light]
@@ -62,7 +63,7 @@ def hushed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, H
     with (
         Processes(folder / "logs") as processes,
         contextlib.closing(Hush(behind)) as proxy,
-        Broker(folder / "broker", processes, detours=[Detour(proxy=proxy.port, behind=behind)]) as broker,
+        MemberBroker(folder / "broker", processes, detours=[Detour(proxy=proxy.port, behind=behind)]) as broker,
     ):
         yield broker, proxy
 

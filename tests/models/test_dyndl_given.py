@@ -176,19 +176,16 @@ def restores(concurrent: int, costs: list[float], state_bytes: float = 1e6) -> l
 def test_without_samples_the_curve_is_the_prior():
     fitted = fit_cost([], local=LOCAL, prior=PRIOR, slots=4)
     assert fitted.median.values == fitted.high.values == (1.5, 2.0, 2.5, 3.0)
-    assert fitted.samples == 0
 
 
 def test_the_prior_shares_what_the_foreground_leaves_of_the_network():
-    def prior(alone: float, capacity: float) -> list[float]:
-        found = network_prior(alone_bytes_per_s=alone, capacity_bytes_per_s=capacity, foreground_bytes_per_s=1e6)
+    def prior(share: float) -> list[float]:
+        found = network_prior(share)
         return [found.at(n) for n in (1, 2, 4)]
 
-    assert prior(0.25e6, 2e6) == [1.0, 1.25, 1.75]  # four restores fit side by side: 1 to 4 of them are hardly slower
-    assert prior(1e6, 2e6) == [1.0, 2.0, 4.0]
-    assert prior(1e6, 1.25e6) == [4.0, 8.0, 16.0]
-    with pytest.raises(ValueError, match="whole bandwidth"):
-        prior(1e6, 1e6)
+    assert prior(0.25) == [1.0, 1.25, 1.75]  # four restores fit side by side: 1 to 4 of them are hardly slower
+    assert prior(1.0) == [1.0, 2.0, 4.0]
+    assert prior(4.0) == [4.0, 8.0, 16.0]
 
 
 def test_samples_pull_the_curve_away_from_the_prior_by_their_number():

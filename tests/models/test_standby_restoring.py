@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.models.allowed_standbys import is_allowed
 from trimtab_models.solving import Never
 from trimtab_models.standbys.problem import (
     HOST,
@@ -15,7 +16,6 @@ from trimtab_models.standbys.problem import (
     Ints,
     StandbyBudget,
     StandbyProblem,
-    is_allowed,
     is_new,
     losses,
 )

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.standbys import fewest_key_groups, instance, rack_aware_standbys
+from tests.models.allowed_standbys import is_allowed
 from trimtab_models.solving import Never
 from trimtab_models.standbys import improve
 from trimtab_models.standbys.bound import peaks_bound
@@ -19,7 +20,6 @@ from trimtab_models.standbys.problem import (
     StandbyBudget,
     StandbyProblem,
     evaluate,
-    is_allowed,
     is_new,
     losses,
 )

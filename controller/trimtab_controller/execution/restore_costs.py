@@ -226,8 +226,7 @@ class RestoreCosts:
         link = self.links.of(host)
         if link is None:
             return PRIOR
-        share = float(f"{alone_bytes_per_s / link.free_bytes_s:.{MOST_ALIKE}g}")
-        return network_prior(alone_bytes_per_s=share, capacity_bytes_per_s=1.0, foreground_bytes_per_s=0.0)
+        return network_prior(float(f"{alone_bytes_per_s / link.free_bytes_s:.{MOST_ALIKE}g}"))
 
     def at_once(self, host: HostId, slots: int, curve: FittedCost) -> int:
         """How many of its slots the host may use at the same time, so that its link is not filled; at least one."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trimtab_controller.configuration import Configuration
+from trimtab_controller.leadership.driver import Candidacy
 from trimtab_controller.leadership.machine import CandidateRole
 from trimtab_process.health import LIVE, READY, Check, HealthVerdict
 
@@ -16,18 +17,6 @@ STUCK_S = 120.0
 """How long the loop may stand still: the longest request to Kafka takes half of it."""
 CONTACT_MARGIN_S = 5.0
 """How much older than the lease the broker's last answer to a standby may be."""
-
-
-class JudgedCandidacy(Protocol):
-    """The part of the candidacy that is judged."""
-
-    @property
-    def role(self) -> CandidateRole:
-        """The present role."""
-
-    @property
-    def heard_at(self) -> float | None:
-        """When the broker last answered (epoch seconds); None = not yet."""
 
 
 class JudgedStream(Protocol):
@@ -62,11 +51,11 @@ class Health:
         self._contact_limit_s = configuration.lease_s + CONTACT_MARGIN_S
         self._stream = stream
         self._clock = clock
-        self._candidate: JudgedCandidacy | None = None
+        self._candidate: Candidacy | None = None
         self._turned_at = clock()
         self._window_end: float | None = None
 
-    def follow(self, candidate: JudgedCandidacy) -> None:
+    def follow(self, candidate: Candidacy) -> None:
         """Judge this candidate, instead of a dry run."""
         self._candidate = candidate
 

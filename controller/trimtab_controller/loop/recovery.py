@@ -223,9 +223,7 @@ def recalled_costs(status: Status | None) -> Recalled:
     """What tuples between workers cost, as the status says."""
     apps = status.apps if status is not None else ()
     return {
-        (app.app, row.operator): CostFit(
-            sending=_cost(row.sending), receiving=_cost(row.receiving), samples=0, key_groups=0
-        )
+        (app.app, row.operator): CostFit(sending=_cost(row.sending), receiving=_cost(row.receiving))
         for app in apps
         for row in (app.remote_costs.operators if app.remote_costs else ())
     }

@@ -156,12 +156,7 @@ class StatusBuilder:
             proposals=tuple(
                 proposal_status(row, execution.placements.get(app)) for app, row in execution.proposals.items()
             ),
-            balance=BalanceStatus(
-                smoothing=decider.settings.smoothing,
-                catch_up_s=decider.settings.catch_up_s,
-                max_disk=decider.settings.max_disk,
-                max_link=decider.settings.max_link,
-            ),
+            balance=copied(BalanceStatus, decider.settings),
         )
 
 

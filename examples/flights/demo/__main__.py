@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from flights.cpu import CpuMeter
 from flights.demo.evidence import Evidence, gather
 from flights.demo.loads import windows_inside
 from flights.demo.picture import Drawn, draw
@@ -95,7 +96,7 @@ def run(out: Path, settings: DemoSettings, console: Console) -> dict[str, object
     """Run the demo; returns its summary."""
     started_at, cluster = time.time(), SandboxCluster(sandbox_settings(settings), out / "sandbox")
     console.print(f"logs: {cluster.logs}", markup=False)
-    with cluster:
+    with cluster, CpuMeter(lambda: cluster.pids) as meter:
         with View(console) as view:
             outcome = Scenario(cluster, settings, view).play()
         evidence = gather(cluster.broker.address, cluster.topics, outcome.sent)
@@ -119,7 +120,7 @@ def run(out: Path, settings: DemoSettings, console: Console) -> dict[str, object
         scaled=outcome.scaled,
         collocated=outcome.collocated,
         stay=evidence.stays.get(outcome.scaled.worker),
-        cpu_seconds={part.value: seconds for part, seconds in cluster.cpu_seconds().items()},
+        cpu_seconds={part.value: seconds for part, seconds in meter.seconds().items()},
         processes_left=left.processes,
         ports_left=left.ports,
     )

@@ -113,12 +113,10 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostFit:
-    """The costs of one operator; `samples` and `key_groups` = how many there were."""
+    """The costs of one operator."""
 
     sending: TupleCost | Unknown
     receiving: TupleCost | Unknown
-    samples: int
-    key_groups: int
 
 
 def fit_costs(samples: Samples) -> CostFit:
@@ -134,12 +132,7 @@ def fit_costs(samples: Samples) -> CostFit:
         for place, cost in zip(wanted, costs, strict=True):
             found[place] = cost
     sending, receiving = (each if each is not None else Unknown.ALIKE for each in found)
-    return CostFit(
-        sending=sending,
-        receiving=receiving,
-        samples=len(samples.cpu),
-        key_groups=len(np.unique(samples.key_group)),
-    )
+    return CostFit(sending=sending, receiving=receiving)
 
 
 def _one_sided(remote: Floats, pairs: Floats) -> Unknown | None:

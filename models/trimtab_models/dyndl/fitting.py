@@ -50,22 +50,15 @@ class FittedCost:
 
     median: TableCost
     high: TableCost
-    samples: int
 
 
-def network_prior(
-    *, alone_bytes_per_s: float, capacity_bytes_per_s: float, foreground_bytes_per_s: float
-) -> AffineCost:
+def network_prior(share: float) -> AffineCost:
     """The prior a + b * n: n restores share the bandwidth that the foreground (p95) leaves.
 
-    The unit is a restore that nothing slows down, which reads `alone_bytes_per_s`.  It takes the share b of the free
-    bandwidth, so n restores take max(1, b * n) as long.  1 - b + b * n is an upper estimate of that, exact for n = 1
-    and, where one restore alone needs all of it or more (b >= 1), for all n.  Raises ValueError if nothing is free.
+    The unit is a restore that nothing slows down.  It takes the `share` b of the free bandwidth, so n restores take
+    max(1, b * n) as long.  1 - b + b * n is an upper estimate of that, exact for n = 1 and, where one restore alone
+    needs all of it or more (b >= 1), for all n.
     """
-    free = capacity_bytes_per_s - foreground_bytes_per_s
-    if not free > 0:
-        raise ValueError("the foreground uses the whole bandwidth: there is no prior for remote restores")
-    share = alone_bytes_per_s / free
     return AffineCost(a=max(0.0, LOCAL_COST - share), b=share)
 
 
@@ -78,11 +71,7 @@ def fit_cost(samples: Sequence[RestoreSample], *, local: LocalRestore, prior: Af
     cost = seconds_per_byte * local.state_bytes / local.duration_s
     median = _curve(concurrent, cost, MEDIAN, prior, slots)
     high = np.maximum(_curve(concurrent, cost, HIGH, prior, slots), median)
-    return FittedCost(
-        median=TableCost(values=tuple(median.tolist())),
-        high=TableCost(values=tuple(high.tolist())),
-        samples=len(samples),
-    )
+    return FittedCost(median=TableCost(values=tuple(median.tolist())), high=TableCost(values=tuple(high.tolist())))
 
 
 def _curve(concurrent: Ints, cost: Floats, percentile: float, prior: AffineCost, slots: int) -> Floats:

@@ -30,7 +30,6 @@ class Fit:
 
     cost: float
     fixed: float
-    samples: int
     doubted: int
     accuracy: float
 
@@ -61,7 +60,6 @@ def fit_coefficients(rates: Sequence[float], cpu: Sequence[float]) -> Fit | NotF
     return Fit(
         cost=float(coefficients[0]),
         fixed=float(coefficients[1]),
-        samples=len(x),
         doubted=int((weights < 1).sum()),
         accuracy=1 - float(errors.sum()) / total if total else 1.0,
     )

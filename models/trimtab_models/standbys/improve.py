@@ -131,15 +131,14 @@ class LossLedger:
         here = count <= 1 or (count <= budget.worker_changes and size <= budget.worker_bytes)
         return bool(here and (in_all <= 1 or (in_all <= budget.changes and bytes_in_all <= budget.state_bytes)))
 
-    def move(self, key_group: int, worker: int, rank: int = 0) -> int:
-        """Put a standby on another worker (UNPLACED: nowhere); returns where it was."""
-        before = int(self.assignment[key_group, rank])
-        self.assignment[key_group, rank] = worker
+    def move(self, key_group: int, worker: int) -> int:
+        """Put the first standby on another worker (UNPLACED: nowhere); returns where it was."""
+        before = int(self.assignment[key_group, 0])
+        self.assignment[key_group, 0] = worker
         for place, sign in ((before, -1.0), (worker, 1.0)):
             if place != UNPLACED:
                 self._book(key_group, place, sign)
-                if not rank:
-                    self._inherit(key_group, place, sign)
+                self._inherit(key_group, place, sign)
         return before
 
     def promote(self, key_group: int, rank: int) -> None:

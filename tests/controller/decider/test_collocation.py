@@ -158,8 +158,8 @@ def test_collocation_is_used_where_it_pays_without_a_switch() -> None:
 
 def test_a_topic_that_could_be_local_is_named_with_what_its_measured_ends_save() -> None:
     known, ends = TupleCost(value=3e-4, error=3e-5, freedom=30.0), (OperatorId("in"), OperatorId("sums"))
-    sends = CostFit(sending=known, receiving=Unknown.NO_TUPLES, samples=9, key_groups=9)
-    gets = CostFit(sending=Unknown.NO_TUPLES, receiving=replace(known, error=4e-5), samples=9, key_groups=9)
+    sends = CostFit(sending=known, receiving=Unknown.NO_TUPLES)
+    gets = CostFit(sending=Unknown.NO_TUPLES, receiving=replace(known, error=4e-5))
     unknown = replace(gets, receiving=Unknown.ALL_REMOTE)
     words = {ends: {"words": 0.25}}
 

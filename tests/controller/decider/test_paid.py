@@ -40,7 +40,7 @@ def test_a_move_has_paid_if_its_workers_are_nearer_to_the_mean_than_without_it(
 ) -> None:
     [found] = measured_moves(moved(), view(*loads), NOISE)
     assert (found.key_group, found.source, found.target) == (kg(0), W0, W1)
-    assert (found.load_pct, found.paid) == (loads[0][1], paid)
+    assert (found.measured_pct, found.paid) == (loads[0][1], paid)
 
 
 def test_what_was_not_made_or_has_moved_on_is_left_out_and_unknown_loads_are_unknown() -> None:
@@ -48,4 +48,4 @@ def test_what_was_not_made_or_has_moved_on_is_left_out_and_unknown_loads_are_unk
     assert measured_moves(moved(HandoverPhase.FAILED), view(*loads), NOISE) == ()
     assert measured_moves(moved(), view((W2, 20.0), (W0, 10.0)), NOISE) == ()
     [found] = measured_moves(moved(), view((W1, float("nan")), (W0, 10.0)), NOISE)
-    assert (found.load_pct, found.paid) == (None, None)
+    assert (found.measured_pct, found.paid) == (None, None)

@@ -87,7 +87,7 @@ def test_no_pair_is_parted_for_another() -> None:
     pairs = [(KeyGroup(APP, a, n), KeyGroup(APP, b, n)) for a, b in ((first, middle), (middle, last)) for n in range(8)]
     workers = [a_worker(name) for name in names]
     view = plannable(workers, key_groups, flows=dict.fromkeys(pairs, 100.0))
-    unknown = CostFit(sending=Unknown.ALL_REMOTE, receiving=Unknown.ALL_REMOTE, samples=0, key_groups=0)
+    unknown = CostFit(sending=Unknown.ALL_REMOTE, receiving=Unknown.ALL_REMOTE)
     idle = Skip(reason=SkipReason.INSIDE_BAND, detail="")
     found = not_none(
         trial_in(100.0, view, dict.fromkeys((first, middle, last), unknown), Execution(generation=1), TRIED, idle)

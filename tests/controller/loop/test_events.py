@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.controller.cli.status_examples import node
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, OPERATOR, T0, W0, W1, W2, kg, plan, started
-from trimtab_controller.decider.memory.predictions import MeasuredMove, RoundMeasured
+from trimtab_controller.decider.memory.predictions import RoundMeasured
 from trimtab_controller.decider.values.decision import Planned
 from trimtab_controller.execution.events import Action, Publish, StopWanted
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -109,7 +109,7 @@ def test_a_plan_says_why_each_move_is_made_and_what_it_does_to_the_loads() -> No
 def test_moves_that_did_not_pay_are_counted_and_named() -> None:
     log = EventLog(Topics(CLUSTER), "a:1", previous=status())
     moves = tuple(
-        MeasuredMove(key_group=kg(at), source=W0, target=W1, load_pct=9.12345, paid=paid)
+        EventMove(key_group=kg(at), source=W0, target=W1, measured_pct=9.123, paid=paid)
         for at, paid in enumerate((True, False, None))
     )
     log.measured(T0, RoundMeasured(plan="1.2", app=APP, planned=1.1, load_distance=4.0, moves=moves))

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
+from tests.e2e.security.authorizing import AuthorizingBroker, Security
 from tests.e2e.security.certificates import make_certificates
 from tests.e2e.security.issuer import Issuer
 from tests.e2e.security.secured_broker import BY_EACH, LIMIT_S, ROLES, Secured
 from trimtab_protocol.settings.kafka import Secret
-from trimtab_sandbox.broker import Broker, BrokerSecurity
 from trimtab_sandbox.processes import Processes
 
 
@@ -28,7 +28,7 @@ def secured(tmp_path: Path, processes: Processes, unique: str, capsys: pytest.Ca
     plain = {user: passwords[user] for user in ("boss", "reader")}
     with Issuer(passwords) as issuer:
         keys = f"{issuer.address}/keys"
-        security = BrokerSecurity(identity=identity, ca=ca, admin="boss", users=plain, issuer=keys)
+        security = Security(identity=identity, ca=ca, admin="boss", users=plain, issuer=keys)
         yield _started(tmp_path, processes, unique, capsys, security, issuer, passwords)
 
 
@@ -37,11 +37,11 @@ def _started(
     processes: Processes,
     unique: str,
     capsys: pytest.CaptureFixture[str],
-    security: BrokerSecurity,
+    security: Security,
     issuer: Issuer,
     passwords: Mapping[str, Secret],
 ) -> Secured:
-    broker = Broker(tmp_path / "broker", processes, security=security)
+    broker = AuthorizingBroker(tmp_path / "broker", processes, security)
     broker.start()
     made = Secured(broker, unique, security.ca, tmp_path, passwords, issuer)
     upsertions = [

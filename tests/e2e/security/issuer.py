@@ -11,8 +11,8 @@ from typing import Self
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from tests.e2e.security.authorizing import AUDIENCE
 from trimtab_protocol.settings.kafka import Secret
-from trimtab_sandbox.broker import AUDIENCE
 
 LIFE_S = 20
 """So short that clients renew their tokens within a test."""

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from flights.steered_run import TICK_S, RunError, SteeredRun, Viewer
+from tests.brokers import Brokers, Detour, WiredCluster
 from tests.e2e.proxy import Proxy
 from tests.faults.played.disks import JOURNAL_MB, STORE_MB, Disk, mounted, obstacle
 from tests.faults.played.gate import TAMPERED, Gate
@@ -24,7 +25,7 @@ from tests.faults.recorded.dump import dump
 from tests.faults.recorded.history import Strike, write_files
 from tests.faults.recorded.verdict import Bounds, untimed
 from tests.paths import EXAMPLES, ROOT, python_path
-from trimtab_sandbox.broker import Brokers, Detour, free_ports
+from trimtab_sandbox.broker import free_ports
 from trimtab_sandbox.cluster import ClusterError, SandboxCluster
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import CONTROLLER, SandboxSettings, host_name, worker_name
@@ -89,8 +90,6 @@ def sandbox_settings(settings: StageSettings) -> SandboxSettings:
         cluster=settings.cluster,
         workers=settings.workers,
         capacity_cores=0.25,
-        host_keys=settings.host_keys,
-        brokers=settings.brokers,
         heap_mb=384 if settings.brokers == 1 else 300,
         environment={
             **FLIGHTS_ENVIRONMENT,
@@ -116,6 +115,7 @@ def sandbox_settings(settings: StageSettings) -> SandboxSettings:
                 "handover_timeout_s": settings.phase_limit_s,
             },
             **({"placement": {"first": NEW_APP_PLACED}} if settings.new_app else {}),
+            **({"signing": {"host_signatures": "enforce"}} if settings.host_keys else {}),
         },
     )
 
@@ -166,7 +166,13 @@ class Stage:
                 opening.callback(cable.close)
             pairs = zip(self.cables[name], behind, strict=True)
             detours[name] = [Detour(proxy=cable.port, behind=port) for cable, port in pairs]
-        self.cluster = SandboxCluster(sandbox_settings(settings), self.folder / "sandbox", detours=detours)
+        self.cluster = WiredCluster(
+            sandbox_settings(settings),
+            self.folder / "sandbox",
+            brokers=settings.brokers,
+            detours=detours,
+            host_keys=settings.host_keys,
+        )
         opening.enter_context(self.cluster)
         self._age_the_broker()
         if obstacle() is None:

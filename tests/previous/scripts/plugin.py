@@ -6,13 +6,14 @@ import inspect
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import trimtab_agent
+from trimtab_agent.engines import outcomes
 from trimtab_agent.engines.faust import agent_link
-from trimtab_agent.engines.outcomes import Rejoined, Report
-from trimtab_protocol.messages.commands import Command
+from trimtab_protocol.messages.commands import Ack, Command, Phase
 from trimtab_protocol.messages.local import Statistics
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import KeyGroupSample, WorkerState
@@ -29,9 +30,14 @@ class App:
     def operators(self) -> dict[OperatorId, int]:
         return {OPERATOR: 8}
 
-    async def execute(self, command: Command, report: Report) -> None:
+    async def execute(self, command: Command, report: Any) -> None:
         print("obeys", command.kind, flush=True)
-        report(Rejoined(generation=4, epoch=command.epoch))
+        of_its_own = vars(outcomes).get("Rejoined")  # in 0.1.0; since then an outcome is its ack
+        report(
+            of_its_own(generation=4, epoch=command.epoch)
+            if of_its_own
+            else Ack.to(command, Phase.REJOINED, at=time.time(), generation=4)
+        )
 
     def skip(self) -> None:
         """Nothing was counted."""

@@ -18,22 +18,11 @@ from tests.sim.simulated.linked_worker import LinkedWorker
 from tests.sim.simulated.network import Network
 from tests.sim.simulated.placements import PlacementReader
 from tests.sim.simulated.timeline import Timeline
-from trimtab_agent.engines.faust.agent_link import ack
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.outcomes import (
-    Abandoned,
-    Answers,
-    CommandOutcomes,
-    CommandRefused,
-    Outcome,
-    Prepared,
-    Rejoined,
-    Released,
-    Took,
-)
+from trimtab_agent.engines.outcomes import Answers, CommandOutcomes
 from trimtab_process.trust_file import TrustFile
-from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
+from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.local import Welcome, decode_frame
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, Topics, WorkerId
@@ -43,6 +32,8 @@ from trimtab_protocol.messages.report import WorkerState
 SETTINGS = SteeringSettings()
 PATIENT = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, CommandKind.REJOIN})
 RETRY_S = 0.1
+SIMULATED = "simulated"
+"""The detail of a refusal."""
 
 
 class WorkerProcess(LinkedWorker):
@@ -169,7 +160,7 @@ class WorkerProcess(LinkedWorker):
         self._warm.clear()
         prepared, self._prepared = self._prepared, {}
         for answer, _ in prepared.values():
-            answer.say(CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between"))
+            answer.refuse(Refusal.GENERATION, "a rebalance came between")
 
     # --- the group
 
@@ -237,25 +228,30 @@ class WorkerProcess(LinkedWorker):
     def _take(self, record: HandoverRecord) -> None:
         def own() -> None:
             if not self._in(record.generation) or not self._group.accepts(self, record.generation):
-                self._say_at_last(record.handover, _refused(Refusal.GENERATION))
+                self._refuse_at_last(record.handover, Refusal.GENERATION)
                 return
             for (_, _, offset), key_group in zip(record.offsets, record.key_groups, strict=True):
                 self._ledger.own(key_group, self, self.id, offset)
             self._warm.difference_update(record.key_groups)
-            self._say_at_last(record.handover, Took(generation=self.generation, pause_s=pause_of(record.handover)))
+            if (answer := self._ended(record.handover)) is not None:
+                answer.say(Phase.TOOK, generation=self.generation, pause_s=pause_of(record.handover))
             self._handovers.publish(replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0))
 
         if not self._in(record.generation):
-            self._say_at_last(record.handover, _refused(Refusal.GENERATION))
+            self._refuse_at_last(record.handover, Refusal.GENERATION)
         elif any(self._owns(record.key_groups)) or not self._warm.issuperset(record.key_groups):
-            self._say_at_last(record.handover, _refused(Refusal.NOT_PREPARED))
+            self._refuse_at_last(record.handover, Refusal.NOT_PREPARED)
             self._group.rebalance()
         else:
             self._soon(0.01, 0.3, own)
 
-    def _say_at_last(self, handover: str, outcome: Outcome) -> None:
-        if (prepared := self._prepared.pop(handover, None)) is not None:
-            prepared[0].say(outcome)
+    def _ended(self, handover: str) -> CommandOutcomes | None:
+        prepared = self._prepared.pop(handover, None)
+        return None if prepared is None else prepared[0]
+
+    def _refuse_at_last(self, handover: str, refusal: Refusal) -> None:
+        if (answer := self._ended(handover)) is not None:
+            answer.refuse(refusal, SIMULATED)
 
     # --- commands
 
@@ -264,14 +260,10 @@ class WorkerProcess(LinkedWorker):
         command = of_type(Command, decode_frame(frame))
         if not self.alive:
             return
-
-        def report(outcome: Outcome) -> None:
-            self._send(ack(command, outcome, welcome=self._welcome, worker=self.id, at=self._now()))
-
         if (known := self._answers.known(command.id)) is not None:
-            known.repeat(report)
+            known.repeat(self._send)
         else:
-            self._admit(command, self._answers.begin(command.id, report))
+            self._admit(command, self._answers.begin(command, self._send, self._now))
 
     def _admit(self, command: Command, answer: CommandOutcomes) -> None:
         if self.stable:
@@ -285,12 +277,12 @@ class WorkerProcess(LinkedWorker):
         elif command.kind in PATIENT and self._now() < command.deadline:
             self._after(RETRY_S, lambda: self._admit(command, answer))
         else:
-            answer.say(_refused(Refusal.GENERATION))
+            answer.refuse(Refusal.GENERATION, SIMULATED)
 
     def _prepare(self, command: Command, answer: CommandOutcomes) -> None:
         assert command.handover is not None
         if command.target != self.id or any(self._owns(command.key_groups)):
-            answer.say(_refused(Refusal.PRECONDITION))
+            answer.refuse(Refusal.PRECONDITION, SIMULATED)
             return
         handover, generation = command.handover, self.generation
         self._prepared[handover] = answer, command.key_groups
@@ -300,10 +292,10 @@ class WorkerProcess(LinkedWorker):
                 return  # voided or abandoned meanwhile
             if self.slow:
                 del self._prepared[handover]
-                answer.say(_refused(Refusal.CATCH_UP_TIMEOUT))
+                answer.refuse(Refusal.CATCH_UP_TIMEOUT, SIMULATED)
             else:
                 self._warm.update(command.key_groups)
-                answer.say(Prepared(generation=generation, lag_records=0, state_bytes=1000))
+                answer.say(Phase.PREPARED, generation=generation, lag_records=0, state_bytes=1000)
 
         if self.slow:
             self._after(max(0.1, command.deadline - self._now()), ready)
@@ -316,15 +308,15 @@ class WorkerProcess(LinkedWorker):
 
         def wait_for_placement() -> None:
             if not self._in(generation):
-                answer.say(_refused(Refusal.GENERATION))
+                answer.refuse(Refusal.GENERATION, SIMULATED)
             elif not all(self._owns(command.key_groups)) or command.source != self.id:
-                answer.say(_refused(Refusal.PRECONDITION))
+                answer.refuse(Refusal.PRECONDITION, SIMULATED)
             elif self._is_placed(command):
                 self._soon(0.02, 0.5, lambda: self._give(command, generation, answer))
             elif self._timeline.now < limit:
                 self._after(RETRY_S, wait_for_placement)
             else:
-                answer.say(_refused(Refusal.PRECONDITION))
+                answer.refuse(Refusal.PRECONDITION, SIMULATED)
 
         generation = command.generation
         wait_for_placement()
@@ -340,11 +332,11 @@ class WorkerProcess(LinkedWorker):
         assert command.source is not None
         assert command.target is not None
         if self.slow:
-            answer.say(_refused(Refusal.DRAIN_TIMEOUT))
+            answer.refuse(Refusal.DRAIN_TIMEOUT, SIMULATED)
         elif not self._in(generation):
-            answer.say(_refused(Refusal.GENERATION))
+            answer.refuse(Refusal.GENERATION, SIMULATED)
         elif not self._group.accepts(self, generation):
-            answer.say(_refused(Refusal.COMMIT_REFUSED))
+            answer.refuse(Refusal.COMMIT_REFUSED, SIMULATED)
         else:
             offsets = self.give_away(command.key_groups)
             self._warm.update(command.key_groups)
@@ -362,7 +354,7 @@ class WorkerProcess(LinkedWorker):
                     offsets=tuple(("input", k.partition, offset) for k, offset in offsets.items()),
                 )
             )
-            answer.say(Released(generation=generation, drain_s=0.1, flush_s=0.1, commit_s=0.1))
+            answer.say(Phase.RELEASED, generation=generation)
             self._after(SETTINGS.took_limit_s, lambda: self._look_after(str(command.handover), generation))
 
     def give_away(self, key_groups: Iterable[KeyGroup]) -> dict[KeyGroup, int]:
@@ -379,7 +371,7 @@ class WorkerProcess(LinkedWorker):
     def _abandon(self, command: Command, answer: CommandOutcomes) -> None:
         self._prepared.pop(str(command.handover), None)
         self._settle()
-        answer.say(Abandoned())
+        answer.say(Phase.ABANDONED)
 
     def _rejoin(self, command: Command, answer: CommandOutcomes) -> None:
         self._group.rebalance()
@@ -387,14 +379,10 @@ class WorkerProcess(LinkedWorker):
 
         def wait() -> None:
             if self.stable and self.generation > generation:
-                answer.say(Rejoined(generation=self.generation, epoch=self.board.applied))
+                answer.say(Phase.REJOINED, generation=self.generation)
             elif self._now() < command.deadline:
                 self._after(RETRY_S, wait)
             else:
-                answer.say(_refused(Refusal.FAILED))
+                answer.refuse(Refusal.FAILED, SIMULATED)
 
         wait()
-
-
-def _refused(refusal: Refusal) -> CommandRefused:
-    return CommandRefused(refusal=refusal, detail="simulated")

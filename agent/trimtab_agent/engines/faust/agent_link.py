@@ -19,19 +19,11 @@ from typing import Any
 
 from mode import Service, get_logger
 
-from trimtab_agent.engines.faust.measure import Collector
-from trimtab_agent.engines.outcomes import (
-    Abandoned,
-    CommandExecutor,
-    CommandRefused,
-    Outcome,
-    Prepared,
-    Rejoined,
-    Released,
-    Took,
-    WorkerStatus,
-)
-from trimtab_protocol.messages.commands import Ack, Command, Phase, Refusal
+from trimtab_agent.engines.faust.collect import Collector
+from trimtab_agent.engines.faust.steering.command_executor import FaustCommandExecutor
+from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
+from trimtab_agent.engines.outcomes import CommandOutcomes
+from trimtab_protocol.messages.commands import Ack, Command, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.local import (
     MAX_FRAME_BYTES,
@@ -79,8 +71,8 @@ class AgentConnection(Service):  # type: ignore[misc]
         app: AppId,
         worker: WorkerId,
         socket: Path,
-        executor: CommandExecutor,
-        status: WorkerStatus,
+        executor: FaustCommandExecutor,
+        status: FaustWorkerStatus,
         collector: Collector,
         clock: Callable[[], float] = time.time,
         **options: Any,
@@ -152,7 +144,7 @@ class AgentConnection(Service):  # type: ignore[misc]
             welcomed = True
             logger.info("connected to the agent of host %s", welcome.host)
             await _first_of(
-                self._receive(reader, welcome),
+                self._receive(reader),
                 self._report(writer, welcome, hello),
                 self._acknowledge(writer),
             )
@@ -193,7 +185,7 @@ class AgentConnection(Service):  # type: ignore[misc]
             raise NotWelcome(f"found a {type(frame).__name__}, expected a welcome")
         return frame
 
-    async def _receive(self, reader: asyncio.StreamReader, welcome: Welcome) -> None:
+    async def _receive(self, reader: asyncio.StreamReader) -> None:
         while True:
             line = await _line(reader)
             try:
@@ -203,30 +195,27 @@ class AgentConnection(Service):  # type: ignore[misc]
             except BadMessage as exc:
                 self._note(f"bad frame from the agent: {exc.fault}", exc)
             else:
-                self._begin(frame, welcome)
+                self._begin(frame)
 
-    def _begin(self, command: Command, welcome: Welcome) -> None:
-        def report(outcome: Outcome) -> None:
-            self._put(ack(command, outcome, welcome=welcome, worker=self._worker, at=self._clock()))
-
+    def _begin(self, command: Command) -> None:
+        answer = CommandOutcomes(command, self._put, self._clock)
         if command.worker != self._worker or command.app != self._app:
-            detail = f"this is worker {self._worker} of app {self._app}"
-            report(CommandRefused(refusal=Refusal.UNKNOWN_WORKER, detail=detail))
+            answer.refuse(Refusal.UNKNOWN_WORKER, f"this is worker {self._worker} of app {self._app}")
         elif (reason := self._status.refusal) is not None:
-            report(CommandRefused(refusal=Refusal.NOT_STEERING, detail=reason))
+            answer.refuse(Refusal.NOT_STEERING, reason)
         elif len(self._commands) >= MAX_COMMANDS:
-            report(CommandRefused(refusal=Refusal.FAILED, detail=f"{MAX_COMMANDS} commands are under way"))
+            answer.refuse(Refusal.FAILED, f"{MAX_COMMANDS} commands are under way")
         else:
-            task = asyncio.get_running_loop().create_task(self._execute(command, report))
+            task = asyncio.get_running_loop().create_task(self._execute(command, answer))
             self._commands.add(task)
             task.add_done_callback(self._commands.discard)
 
-    async def _execute(self, command: Command, report: Callable[[Outcome], None]) -> None:
+    async def _execute(self, command: Command, answer: CommandOutcomes) -> None:
         try:
-            await self._executor.execute(command, report)
+            await self._executor.execute(command, self._put)
         except Exception as exc:
             logger.exception("command %s (%s) failed", command.id, command.kind)
-            report(CommandRefused(refusal=Refusal.FAILED, detail=repr(exc)[:1000]))
+            answer.refuse(Refusal.FAILED, repr(exc)[:1000])
 
     def _put(self, answer: Ack) -> None:
         if len(self._waiting) >= MAX_WAITING_ACKS:
@@ -316,38 +305,6 @@ def versions() -> Mapping[str, str]:
         with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
-
-
-def ack(command: Command, outcome: Outcome, *, welcome: Welcome, worker: WorkerId, at: float) -> Ack:
-    """The ack that reports an outcome of a command."""
-    return Ack(
-        cluster=welcome.cluster,
-        command_id=command.id,
-        epoch=command.epoch,
-        kind=command.kind,
-        host=welcome.host,
-        worker=worker,
-        handover=command.handover,
-        at=at,
-        **_told(outcome),
-    )
-
-
-def _told(outcome: Outcome) -> dict[str, Any]:
-    match outcome:
-        case Prepared(generation=generation, lag_records=lag, state_bytes=size):
-            return {"phase": Phase.PREPARED, "generation": generation, "lag_records": lag, "state_bytes": size}
-        case Released(generation=generation, drain_s=drain, flush_s=flush, commit_s=commit):
-            detail = f"drain {drain:.3f} s, flush {flush:.3f} s, commit {commit:.3f} s"
-            return {"phase": Phase.RELEASED, "generation": generation, "detail": detail}
-        case Took(generation=generation, pause_s=pause):
-            return {"phase": Phase.TOOK, "generation": generation, "pause_s": pause}
-        case Abandoned():
-            return {"phase": Phase.ABANDONED}
-        case Rejoined(generation=generation, epoch=epoch):
-            return {"phase": Phase.REJOINED, "generation": generation, "detail": f"placement {epoch}"}
-        case CommandRefused(refusal=refusal, detail=detail):
-            return {"phase": Phase.REFUSED, "refusal": refusal, "detail": detail[:4000] or None}
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

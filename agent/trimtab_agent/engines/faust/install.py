@@ -17,11 +17,12 @@ from faust.tables.wrappers import WindowWrapper
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 
 from trimtab_agent.engines.faust.agent_link import AgentConnection
+from trimtab_agent.engines.faust.collect import Collector
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.local.consumer import LocalSensor, LocalTransport
 from trimtab_agent.engines.faust.local.hop import LocalHop, LocalSettings, local_hop
-from trimtab_agent.engines.faust.measure import Collector, KeyGroupSensor
+from trimtab_agent.engines.faust.measure import KeyGroupSensor
 from trimtab_agent.engines.faust.private_names import complaints
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.open_files import raise_limit

@@ -40,6 +40,7 @@ from trimtab_controller.decider.window.owned import Floats
 from trimtab_controller.decider.window.view import DemandView
 from trimtab_controller.execution.state import HandoverPhase, Round
 from trimtab_controller.plan import Collocation, PlanReason
+from trimtab_protocol.messages.events import MAX_MOVES, EventMove
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.wording import first_few
@@ -53,8 +54,6 @@ TRY_AGAIN_S = 3600.0
 
 Views = Mapping[AppId, DemandView | NotReady]
 Parts = Mapping[AppId, Snapshot]
-MAX_MEASURED = 1_000
-"""Moves of a round that are measured: the first ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,20 +62,6 @@ class Saving:
 
     planned_pp: float
     measured_pp: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredMove:
-    """A move after its round: what the key group uses at its new owner (percent of a core), and whether it has paid.
-
-    None: not known.
-    """
-
-    key_group: KeyGroup
-    source: WorkerId
-    target: WorkerId
-    load_pct: float | None
-    paid: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +94,7 @@ class RoundMeasured:
     missed: tuple[MispredictedWorker, ...] = ()
     worker_loads: Mapping[WorkerId, float] = field(default_factory=dict, compare=False)
     saving: Saving | None = None
-    moves: tuple[MeasuredMove, ...] = field(default=(), compare=False)
+    moves: tuple[EventMove, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,14 +439,14 @@ def _generation(part: Snapshot) -> int | None:
     return max((row.generation for row in part.nodes if row.generation is not None), default=None)
 
 
-def measured_moves(row: Round, view: DemandView, noise: float) -> tuple[MeasuredMove, ...]:
+def measured_moves(row: Round, view: DemandView, noise: float) -> tuple[EventMove, ...]:
     """What each move of a round has brought, by the first whole window after it; without those that moved on since.
 
     A move for balance has paid if its two workers are nearer to the mean load with it than they would be without it:
     the farther one of them counts, with the load that the key group has at its new owner.  A difference of at most
     `noise` (pp) says nothing, nor do loads say whether a move that something else wanted has paid, such as a drain.
     """
-    moves = list(_made(row))[:MAX_MEASURED]
+    moves = list(_made(row))[:MAX_MOVES]
     if not moves:
         return ()
     found, table = evaluate(view), view.owned
@@ -485,11 +470,11 @@ def measured_moves(row: Round, view: DemandView, noise: float) -> tuple[Measured
             nearer_by = back - max(abs(there), abs(here))
             paid = nearer_by > 0.0 if abs(nearer_by) > noise else None
         told.append(
-            MeasuredMove(
+            EventMove(
                 key_group=key_group,
                 source=source,
                 target=target,
-                load_pct=None if np.isnan(load) else load,
+                measured_pct=None if np.isnan(load) else round(load, 3),
                 paid=paid,
             )
         )

@@ -60,7 +60,6 @@ class OperatorCost:
 
     per_input: float
     fixed: float
-    samples: int
 
 
 @dataclass(slots=True)
@@ -85,11 +84,11 @@ class _Samples:
         return self.fitted
 
     def _fit(self) -> OperatorCost:
-        samples = len(self.rates)
-        found = fit_coefficients(list(self.rates), list(self.cpu)) if samples >= SAMPLES_NEEDED else None
+        known = len(self.rates) >= SAMPLES_NEEDED
+        found = fit_coefficients(list(self.rates), list(self.cpu)) if known else None
         if isinstance(found, Fit) and found.cost > 0:
-            return OperatorCost(per_input=found.cost, fixed=found.fixed, samples=samples)
-        return OperatorCost(per_input=self.per_input, fixed=0.0, samples=samples)
+            return OperatorCost(per_input=found.cost, fixed=found.fixed)
+        return OperatorCost(per_input=self.per_input, fixed=0.0)
 
     @property
     def per_input(self) -> float:

@@ -12,7 +12,6 @@ from trimtab_controller.kafka.publisher import Record
 from trimtab_controller.loop.events.of_execution import (
     events_of_step,
     measured_loads,
-    moves_measured,
     proposals_of_step,
 )
 from trimtab_controller.loop.events.of_status import events_of_status
@@ -98,7 +97,7 @@ class EventLog:
                 planned=found.planned,
                 measured=after,
                 loads=measured_loads(why, found.worker_loads),
-                moves=moves_measured(found.moves),
+                moves=found.moves,
                 moves_total=len(found.moves) or None,
             )
         )

@@ -4,11 +4,10 @@ An event of a plan tells its moves with their reasons, the loads of workers, and
 that wait for an operator's approval have events too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from trimtab_controller.decider.memory.predictions import MeasuredMove
 from trimtab_controller.decider.values.decision import ProposalEnded, ProposalOutcome, describe_plan
 from trimtab_controller.execution.state import (
     Execution,
@@ -85,20 +84,6 @@ def measured_loads(why: PlanWhy | None, measured: Mapping[WorkerId, float]) -> t
     told = _changed_loads(why) if why else tuple(EventLoad(worker=name) for name in sorted(measured)[:MAX_LOADS])
     return tuple(
         replace(row, measured=_rounded(measured[row.worker]) if row.worker in measured else None) for row in told
-    )
-
-
-def moves_measured(moves: Sequence[MeasuredMove]) -> tuple[EventMove, ...]:
-    """What a window has shown of the moves of a round."""
-    return tuple(
-        EventMove(
-            key_group=each.key_group,
-            source=each.source,
-            target=each.target,
-            measured_pct=None if each.load_pct is None else _rounded(each.load_pct),
-            paid=each.paid,
-        )
-        for each in moves[:MAX_MOVES]
     )
 
 

@@ -14,8 +14,8 @@ from mode import Service
 from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
 from trimtab_agent.engines.faust.agent_link import AgentConnection
+from trimtab_agent.engines.faust.collect import Collector
 from trimtab_agent.engines.faust.install import _topics, unfit, unfit_agents, unfit_tables, unfit_topics
-from trimtab_agent.engines.faust.measure import Collector
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState

@@ -38,7 +38,6 @@ from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.in_work import seconds_to_wait
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
 from trimtab_agent.engines.faust.waiting import POLL_S, until
-from trimtab_agent.engines.outcomes import CommandRefused
 from trimtab_protocol.messages.commands import Command, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, Offsets
 from trimtab_protocol.messages.names import KeyGroup
@@ -437,14 +436,14 @@ def by_partition(rows: Offsets) -> dict[TP, int]:
     return {TP(topic, partition): offset for topic, partition, offset in rows}
 
 
-def refused_for(fault: Exception) -> CommandRefused:
-    """The outcome to report for an exception of a step."""
+def refused_for(fault: Exception) -> tuple[Refusal, str]:
+    """What to report for an exception of a step, with its detail."""
     match fault:
         case Denied():
-            return CommandRefused(refusal=fault.refusal, detail=fault.detail)
+            return fault.refusal, fault.detail
         case CommitRefused():
-            return CommandRefused(refusal=Refusal.COMMIT_REFUSED, detail=str(fault))
+            return Refusal.COMMIT_REFUSED, str(fault)
         case GenerationOver():
-            return CommandRefused(refusal=Refusal.GENERATION, detail=str(fault))
+            return Refusal.GENERATION, str(fault)
         case _:
-            return CommandRefused(refusal=Refusal.FAILED, detail=repr(fault))
+            return Refusal.FAILED, repr(fault)

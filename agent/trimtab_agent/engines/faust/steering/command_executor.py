@@ -9,8 +9,8 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from trimtab_agent.engines.faust.handover.handover import Denied, by_partition, given_back, refused_for, released, took
 from trimtab_agent.engines.faust.steering.parts import POLL_S, SteeringParts, wait_until
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
-from trimtab_agent.engines.outcomes import Abandoned, Answers, CommandOutcomes, Prepared, Rejoined, Released, Report
-from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
+from trimtab_agent.engines.outcomes import Answers, CommandOutcomes, Report
+from trimtab_protocol.messages.commands import Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.handover import HandoverRecord
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch, KeyGroup
 
@@ -21,7 +21,7 @@ WAITS_FOR_REBALANCE = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, Comma
 
 
 class FaustCommandExecutor:
-    """Implements `outcomes.CommandExecutor`.  Called on the app's event loop."""
+    """Carries out the agent's commands.  Called on the app's event loop."""
 
     def __init__(self, parts: SteeringParts) -> None:
         self._parts = parts
@@ -34,16 +34,19 @@ class FaustCommandExecutor:
         }
 
     async def execute(self, command: Command, report: Report) -> None:
-        """Carry out a command.  A repeated command is only answered again."""
+        """Carry out a prepare, release, abandon or rejoin.  A repeated command is only answered again.
+
+        Every outcome goes to `report`, also those that follow after this call has returned.
+        """
         if (known := self._answers.known(command.id)) is not None:
             known.repeat(report)
             return
-        answer = self._answers.begin(command.id, report)
+        answer = self._answers.begin(command, report)
         try:
             await self._parts.work.during(self._carry_out(command, answer))
         except Exception as fault:  # the worker goes on, and the controller gets the reason
             log.warning("refused %s %s: %r", command.kind, command.handover or command.id, fault)
-            answer.say(refused_for(fault))
+            answer.refuse(*refused_for(fault))
 
     async def _carry_out(self, command: Command, answer: CommandOutcomes) -> None:
         await self._check(command)
@@ -77,11 +80,12 @@ class FaustCommandExecutor:
         try:
             lag = await self._warm_up(command, generation)
         except Exception:
-            if not parts.pending.drop_prepared(command.handover):
+            if parts.pending.end_prepared(command.handover) is None:
                 return  # a rebalance has voided and answered it
             raise
         sizes = [size for key_group in key_groups if (size := parts.standbys.state_bytes(key_group)) is not None]
-        answer.say(Prepared(generation=generation, lag_records=lag, state_bytes=sum(sizes) if sizes else None))
+        size = sum(sizes) if sizes else None
+        answer.say(Phase.PREPARED, generation=generation, lag_records=lag, state_bytes=size)
 
     async def _warm_up(self, command: Command, generation: int) -> int:
         """Follow the changelogs until the lag is small; returns the lag in records."""
@@ -106,9 +110,9 @@ class FaustCommandExecutor:
 
     async def _abandon(self, command: Command, answer: CommandOutcomes) -> None:
         assert command.handover is not None
-        self._parts.pending.drop_prepared(command.handover)
+        self._parts.pending.end_prepared(command.handover)
         await self._parts.reconciler.cool()
-        answer.say(Abandoned())
+        answer.say(Phase.ABANDONED)
 
     # ---- as the source of a hand-over
 
@@ -139,9 +143,8 @@ class FaustCommandExecutor:
             parts.pending.forget_released(command.handover)
             await parts.handover.request_rejoin(key_groups)
             raise
-        answer.say(
-            Released(generation=generation, drain_s=given.drain_s, flush_s=given.flush_s, commit_s=given.commit_s)
-        )
+        steps = f"drain {given.drain_s:.3f} s, flush {given.flush_s:.3f} s, commit {given.commit_s:.3f} s"
+        answer.say(Phase.RELEASED, generation=generation, detail=steps)
         parts.work.start(self._follow_release(record))
 
     async def _follow_release(self, record: HandoverRecord) -> None:
@@ -210,7 +213,7 @@ class FaustCommandExecutor:
                 parts.app, lambda: parts.handover.is_stable and parts.handover.generation > generation, limit_s
             ):
                 raise Denied(Refusal.FAILED, f"no stable generation after {generation} within {limit_s:.1f} s")
-        answer.say(Rejoined(generation=parts.handover.generation, epoch=parts.shared.applied))
+        answer.say(Phase.REJOINED, generation=parts.handover.generation, detail=f"placement {parts.shared.applied}")
 
     @property
     def _epoch(self) -> Epoch:

@@ -24,7 +24,6 @@ from trimtab_agent.engines.faust.tables.other_logs import ends_of
 from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
 from trimtab_agent.engines.faust.tables.windows import close_each_once
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
-from trimtab_agent.engines.outcomes import CommandRefused
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch, KeyGroup, OperatorId
@@ -154,8 +153,7 @@ class GroupWatcher:
         self._parts.pending.adopted = frozenset()
 
     def _end_prepared(self) -> None:
-        outcome = CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")
-        self._parts.pending.end_all_prepared(outcome)
+        self._parts.pending.refuse_prepared(Refusal.GENERATION, "a rebalance came between")
 
     def stable(self) -> None:
         """Tables are restored and sources are open."""

@@ -9,8 +9,7 @@ from aiokafka.errors import KafkaError
 
 from trimtab_agent.engines.faust.handover.handover import Denied, by_partition, given_back, refused_for, took
 from trimtab_agent.engines.faust.steering.parts import SteeringParts, wait_until
-from trimtab_agent.engines.outcomes import Took
-from trimtab_protocol.messages.commands import Refusal
+from trimtab_protocol.messages.commands import Phase, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.rate_limit import RateLimit
 
@@ -82,13 +81,15 @@ class HandoverReceiver:
             )
         except Exception as fault:
             log.warning("hand-over %s: not taken: %r", record.handover, fault)
-            pending.end_prepared(record.handover, refused_for(fault))
+            if (answer := pending.end_prepared(record.handover)) is not None:
+                answer.refuse(*refused_for(fault))
             await self._give_back(record, fault)
             return
         pause_s = record.held_s + max(0.0, time.time() - written_at)
         names = ", ".join(map(str, sorted(record.key_groups)))
         log.info("hand-over %s: took %s after a pause of %.3f s", record.handover, names, pause_s)
-        pending.end_prepared(record.handover, Took(generation=record.generation, pause_s=pause_s))
+        if (answer := pending.end_prepared(record.handover)) is not None:
+            answer.say(Phase.TOOK, generation=record.generation, pause_s=pause_s)
 
     async def _wait_until_placed(self, record: HandoverRecord) -> None:
         """Raise Denied unless the placement names this worker as the owner: it is signed, and the record is not."""

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from trimtab_agent.engines.faust.handover.handover import given_back, took
-from trimtab_agent.engines.outcomes import CommandOutcomes, Outcome
-from trimtab_protocol.messages.commands import Command
+from trimtab_agent.engines.outcomes import CommandOutcomes
+from trimtab_protocol.messages.commands import Command, Refusal
 from trimtab_protocol.messages.handover import HandoverRecord
 from trimtab_protocol.messages.names import KeyGroup
 
 
 @dataclass(slots=True, kw_only=True)
 class _Prepare:
-    """A prepare of this worker in a group generation; its answer waits for the last outcome, normally `Took`."""
+    """A prepare of this worker in a group generation; its answer waits for the last outcome, normally `took`."""
 
     command: Command
     generation: int
@@ -75,20 +75,16 @@ class PendingHandovers:
         prepare.taking = True
         return True
 
-    def drop_prepared(self, handover: str) -> bool:
-        """Forget a prepared hand-over; returns whether it was known."""
-        return self._prepared.pop(handover, None) is not None
+    def end_prepared(self, handover: str) -> CommandOutcomes | None:
+        """Forget a prepare; its answer, None if a rebalance or an abandon has ended it already."""
+        prepare = self._prepared.pop(handover, None)
+        return None if prepare is None else prepare.answer
 
-    def end_prepared(self, handover: str, outcome: Outcome) -> None:
-        """Report the last outcome of a prepare, unless a rebalance or an abandon has ended it already."""
-        if (prepare := self._prepared.pop(handover, None)) is not None:
-            prepare.answer.say(outcome)
-
-    def end_all_prepared(self, outcome: Outcome) -> None:
-        """Report the same last outcome for all prepares."""
+    def refuse_prepared(self, refusal: Refusal, detail: str) -> None:
+        """End all prepares, with this as their last outcome."""
         prepared, self._prepared = self._prepared, {}
         for prepare in prepared.values():
-            prepare.answer.say(outcome)
+            prepare.answer.refuse(refusal, detail)
 
     # ---- as the source
 

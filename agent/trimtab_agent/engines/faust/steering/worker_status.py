@@ -1,4 +1,4 @@
-"""Current state of a Faust worker.  Read-only, and nothing here blocks."""
+"""Current state of a Faust worker, for its reports.  Read-only, called on the app's event loop; nothing here blocks."""
 
 import time
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ NOT_WHOLE = "parts of the newest placement are missing: it follows the one befor
 
 
 class FaustWorkerStatus:
-    """Implements `outcomes.WorkerStatus`."""
+    """What the worker does, owns and has met; figures since its start unless something else is said."""
 
     def __init__(self, parts: SteeringParts) -> None:
         self._app = parts.app
@@ -84,7 +84,11 @@ class FaustWorkerStatus:
 
     @property
     def work_beside_the_job(self) -> int | None:
-        """Counter of the work done here beside the job; None while such work is running."""
+        """Counter of the work that this worker did beside the job; None while such work is running.
+
+        Rebalances, restored records, hand-overs and their consequences count.  If the figure is the same at the
+        beginning and the end of an interval, the worker did nothing but the job in it.
+        """
         begun = self._work.begun
         return None if begun is None else begun + self._standbys.applied_records
 
@@ -110,7 +114,7 @@ class FaustWorkerStatus:
 
     @property
     def copies(self) -> tuple[Copy, ...]:
-        """State on this worker's disk of key groups that it neither owns nor follows."""
+        """State on this worker's disk of key groups that it neither owns nor follows; empty if that is unknown."""
         return self._shared.copies
 
     @property
@@ -120,7 +124,7 @@ class FaustWorkerStatus:
 
     @property
     def paused(self) -> tuple[float, int] | None:
-        """Key-group seconds that inputs stood still at rebalances since the start, of how many key groups."""
+        """Key-group seconds that inputs stood still at rebalances, of how many key groups; None = unknown."""
         return self._shared.standstill.total
 
     @property

@@ -389,29 +389,23 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
         Raises KafkaError, and TimeoutError after `limit_s`.
         """
-
-        async def ask() -> dict[TP, int]:
-            found = await self._ensure_consumer().offsets_for_times(
-                {_key(tp): int(at * 1e3) for tp, at in times.items()}
-            )
-            return {tp: first.offset for tp in times if (first := found.get(_key(tp))) is not None}
-
-        async with asyncio.timeout(limit_s):
-            return await self._in_thread(ask())
+        asked = self._ensure_consumer().offsets_for_times({_key(tp): int(at * 1e3) for tp, at in times.items()})
+        return {tp: first.offset for tp, first in (await self._answered(asked, limit_s)).items()}
 
     async def first_records(self, tps: Collection[TP], limit_s: float) -> dict[TP, FirstRecord]:
         """The first record of each partition; those that have none are missing.
 
         Raises KafkaError, and TimeoutError after `limit_s`.
         """
+        asked = self._ensure_consumer().offsets_for_times({_key(tp): 0 for tp in tps})
+        firsts = await self._answered(asked, limit_s)
+        return {tp: FirstRecord(offset=first.offset, at_s=first.timestamp / 1e3) for tp, first in firsts.items()}
 
-        async def ask() -> dict[TP, FirstRecord]:
-            found = await self._ensure_consumer().offsets_for_times({_key(tp): 0 for tp in tps})
-            firsts = {tp: first for tp in tps if (first := found.get(_key(tp))) is not None}
-            return {tp: FirstRecord(offset=at.offset, at_s=at.timestamp / 1e3) for tp, at in firsts.items()}
-
+    async def _answered(self, asked: Coroutine[Any, Any, Mapping[Any, Any]], limit_s: float | None) -> dict[TP, Any]:
+        """What is known of each partition, within `limit_s`; raises TimeoutError."""
         async with asyncio.timeout(limit_s):
-            return await self._in_thread(ask())
+            found = await self._in_thread(asked)
+        return {TP(*tp): known for tp, known in found.items() if known is not None}
 
     async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
         """Where these partitions end (patch questions-apart)."""
@@ -423,23 +417,11 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
     async def beginnings(self, tps: Collection[TP], limit_s: float) -> dict[TP, int]:
         """The offset at which each partition begins.  Raises KafkaError, and TimeoutError after `limit_s`."""
-
-        async def ask() -> dict[TP, int]:
-            found = await self._ensure_consumer().beginning_offsets([_key(tp) for tp in tps])
-            return {tp: found[_key(tp)] for tp in tps}
-
-        async with asyncio.timeout(limit_s):
-            return await self._in_thread(ask())
+        return await self._answered(self._ensure_consumer().beginning_offsets([_key(tp) for tp in tps]), limit_s)
 
     async def ends(self, tps: Collection[TP], limit_s: float | None = None) -> dict[TP, int]:
         """The offset at which each partition ends now.  Raises KafkaError, and TimeoutError after `limit_s`."""
-
-        async def ask() -> dict[TP, int]:
-            found = await self._ensure_consumer().end_offsets([_key(tp) for tp in tps])
-            return {tp: found[_key(tp)] for tp in tps}
-
-        async with asyncio.timeout(limit_s):
-            return await self._in_thread(ask())
+        return await self._answered(self._ensure_consumer().end_offsets([_key(tp) for tp in tps]), limit_s)
 
     async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int | None]:
         """`ends_by_leader` of those partitions whose last fetch was answered more than `after_s` seconds ago.

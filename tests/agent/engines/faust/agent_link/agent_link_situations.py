@@ -11,7 +11,7 @@ from typing import Any
 from tests.fuzz.fuzzed.samples import APP, PREPARE, STATISTICS, W0
 from trimtab_agent.engines.faust.agent_link import AgentConnection
 from trimtab_agent.engines.outcomes import Report
-from trimtab_protocol.messages.commands import Ack, Command
+from trimtab_protocol.messages.commands import Ack, Command, Phase
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.local import Frame, Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_protocol.messages.names import Epoch, HostId, OperatorId, WorkerId
@@ -26,6 +26,11 @@ COPIES = (Copy(OperatorId("sums"), 5, 70),)
 def command(number: int = 1, **changes: Any) -> Command:
     given = {"epoch": Epoch(1, number), "worker": WORKER, "handover": "h-1", "source": WorkerId("w1"), "target": WORKER}
     return replace(PREPARE, **{**given, **changes})
+
+
+def told(command: Command, phase: Phase, **fields: Any) -> Ack:
+    """An outcome, as the steering part reports it."""
+    return Ack.to(command, phase, at=time.time(), **fields)
 
 
 class FakeSteering:

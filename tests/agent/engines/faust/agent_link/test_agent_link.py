@@ -22,23 +22,15 @@ from tests.agent.engines.faust.agent_link.agent_link_situations import (
     command,
     nothing,
     running,
+    told,
 )
 from tests.fuzz.fuzzed.samples import APP
 from trimtab_agent.engines.faust import agent_link as link_module
-from trimtab_agent.engines.faust.agent_link import AgentConnection, ack, until_multiple
-from trimtab_agent.engines.outcomes import (
-    Abandoned,
-    CommandRefused,
-    Outcome,
-    Prepared,
-    Rejoined,
-    Released,
-    Report,
-    Took,
-)
+from trimtab_agent.engines.faust.agent_link import AgentConnection, until_multiple
+from trimtab_agent.engines.outcomes import Report
 from trimtab_protocol.messages.commands import Command, Phase, Refusal
-from trimtab_protocol.messages.local import Statistics, decode_frame, encode_frame
-from trimtab_protocol.messages.names import Epoch, OperatorId, WorkerId
+from trimtab_protocol.messages.local import Statistics, encode_frame
+from trimtab_protocol.messages.names import OperatorId, WorkerId
 
 Counts = dict[str, int]
 
@@ -106,7 +98,7 @@ async def test_who_is_not_welcome_comes_back_less_and_less_often(path: Path):
 )
 async def test_bad_frames_are_counted_and_what_follows_is_done(path: Path, line: bytes, reason: str):
     async def execute(command: Command, report: Report) -> None:
-        report(Abandoned())
+        report(told(command, Phase.ABANDONED))
 
     async with FakeAgent(path) as agent, running(path, execute) as link:
         connection = await agent.accept()
@@ -252,8 +244,9 @@ def test_the_next_multiple_is_always_ahead(now: float, left: float):
 
 async def test_every_outcome_of_a_command_is_acked_also_after_it_returned(path: Path):
     async def execute(command: Command, report: Report) -> None:
-        report(Prepared(generation=5, lag_records=2, state_bytes=77))
-        asyncio.get_running_loop().call_later(0.02, report, Took(generation=5, pause_s=0.1))
+        report(told(command, Phase.PREPARED, generation=5, lag_records=2, state_bytes=77))
+        took = told(command, Phase.TOOK, generation=5, pause_s=0.1)
+        asyncio.get_running_loop().call_later(0.02, report, took)
 
     async with FakeAgent(path) as agent, running(path, execute):
         connection = await agent.accept()
@@ -272,7 +265,7 @@ async def test_acks_wait_for_the_next_agent(path: Path):
 
     async def execute(command: Command, report: Report) -> None:
         await may_answer.wait()
-        report(Prepared(generation=5, lag_records=2, state_bytes=None))
+        report(told(command, Phase.PREPARED, generation=5, lag_records=2))
 
     async with running(path, execute):
         async with FakeAgent(path) as agent:
@@ -293,7 +286,7 @@ async def test_more_acks_than_fit_cost_the_oldest(path: Path, monkeypatch: pytes
 
     async def execute(command: Command, report: Report) -> None:
         for lag in (1, 2, 3):
-            report(Prepared(generation=5, lag_records=lag, state_bytes=None))
+            report(told(command, Phase.PREPARED, generation=5, lag_records=lag))
 
     async with FakeAgent(path) as agent, running(path, execute) as link:
         connection = await agent.accept()
@@ -324,22 +317,3 @@ async def test_what_this_worker_cannot_do_is_refused(
         connection.write(encode_frame(command(**changes)))
         found = await connection.read_ack()
     assert (found.refusal, detail or found.detail) == (refusal, found.detail)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "phase", "told"),
-    [
-        (Prepared(generation=1, lag_records=2, state_bytes=3), Phase.PREPARED, {"lag_records": 2, "state_bytes": 3}),
-        (Released(generation=1, drain_s=0.1, flush_s=0.2, commit_s=0.3), Phase.RELEASED, {"generation": 1}),
-        (Took(generation=1, pause_s=0.25), Phase.TOOK, {"pause_s": 0.25}),
-        (Abandoned(), Phase.ABANDONED, {}),
-        (Rejoined(generation=9, epoch=Epoch(1, 2)), Phase.REJOINED, {"generation": 9, "detail": "placement 1.2"}),
-        (CommandRefused(refusal=Refusal.GENERATION, detail=""), Phase.REFUSED, {"refusal": Refusal.GENERATION}),
-    ],
-)
-def test_each_outcome_has_its_ack(outcome: Outcome, phase: Phase, told: dict[str, Any]):
-    answer = ack(command(), outcome, welcome=WELCOME, worker=WORKER, at=3.0)
-
-    assert (answer.phase, answer.at) == (phase, 3.0)
-    assert {name: getattr(answer, name) for name in told} == told
-    assert decode_frame(encode_frame(answer)) == answer

@@ -24,8 +24,7 @@ from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandov
 from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
-from trimtab_agent.engines.outcomes import Abandoned, CommandRefused, Outcome, Prepared, Released, Took
-from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -33,6 +32,7 @@ from trimtab_protocol.messages.placement import Placement
 APP = AppId("ks")
 ME, OTHER = W0, W1
 MINE = KeyGroup(APP, SUMS, 0)
+VOID = [(Phase.REFUSED, Refusal.GENERATION, "a rebalance came between")]
 SETTINGS = SteeringSettings(placement_wait_s=0.03, took_limit_s=0.03, catch_up_limit_s=0.03)
 
 
@@ -122,7 +122,7 @@ class Worker:
         self.handover, self.standbys, self.reconciler = Handover(), Standbys(), Reconciler()
         self.published: list[HandoverRecord] = []
         self.may_write = True
-        self.said: list[Outcome] = []
+        self.said: list[Ack] = []
         parts: dict[str, Any] = {
             "ownership": Ownership(),
             "standbys": self.standbys,
@@ -159,7 +159,7 @@ class Worker:
             raise TopicAuthorizationFailedError
         self.published.append(record)
 
-    def hears(self, command: Command, then: Callable[[], Any] = lambda: None, *, wait_s: float = 0.0) -> list[Outcome]:
+    def hears(self, command: Command, then: Callable[[], Any] = lambda: None, *, wait_s: float = 0.0) -> list[Ack]:
         async def run() -> None:
             await self.executor.execute(command, self.said.append)
             await asyncio.sleep(0)
@@ -171,6 +171,11 @@ class Worker:
         return self.said
 
 
+def told(said: Collection[Ack]) -> list[tuple[object, ...]]:
+    """What a worker has answered: phases, each with what an operator reads of it."""
+    return [(ack.phase, *([ack.refusal] if ack.refusal else []), ack.detail) for ack in said]
+
+
 def release(**changed: Any) -> Command:
     now = time.time()
     times = {"epoch": Epoch(1, 1), "issued_at": now, "deadline": now + 10}
@@ -180,7 +185,9 @@ def release(**changed: Any) -> Command:
 def test_a_release_is_told_to_the_target_and_answered() -> None:
     worker = Worker()
 
-    assert worker.hears(release()) == [Released(generation=3, drain_s=0.1, flush_s=0.2, commit_s=0.3)]
+    (said,) = worker.hears(release())
+    assert (said.phase, said.generation) == (Phase.RELEASED, 3)
+    assert said.detail == "drain 0.100 s, flush 0.200 s, commit 0.300 s"
     (record,) = worker.published
     assert (record.kind, record.handover, record.generation) == (HandoverKind.RELEASED, "h", 3)
     assert (record.offsets, record.ends) == ((("in", 0, 7),), (("log", 0, 5),))
@@ -218,7 +225,6 @@ def test_a_release_that_does_not_fit_changes_nothing(changed: dict[str, Any], re
     worker = Worker()
     (said,) = worker.hears(release(**changed))
 
-    assert isinstance(said, CommandRefused)
     assert (said.refusal, worker.published, worker.rejoins) == (refusal, [], 0)
 
 
@@ -236,7 +242,6 @@ def test_a_step_that_fails_is_refused_with_its_reason(fault: Exception, refusal:
     worker.handover.fault = fault
     (said,) = worker.hears(release())
 
-    assert isinstance(said, CommandRefused)
     assert (said.refusal, worker.published) == (refusal, [])
 
 
@@ -254,8 +259,8 @@ def test_a_worker_in_a_rebalance_and_one_that_is_not_steered_refuse() -> None:
     busy.handover.is_stable = False
     unsteered.shared.refuse("exactly_once")
 
-    assert busy.hears(release()) == [CommandRefused(refusal=Refusal.GENERATION, detail="the worker is in a rebalance")]
-    assert unsteered.hears(release()) == [CommandRefused(refusal=Refusal.NOT_STEERING, detail="exactly_once")]
+    assert told(busy.hears(release())) == [(Phase.REFUSED, Refusal.GENERATION, "the worker is in a rebalance")]
+    assert told(unsteered.hears(release())) == [(Phase.REFUSED, Refusal.NOT_STEERING, "exactly_once")]
 
 
 THEIRS = KeyGroup(APP, SUMS, 1)
@@ -316,7 +321,7 @@ def test_only_what_a_prepare_has_announced_is_taken_and_a_made_up_record_does_no
     asyncio.run(story())
 
     assert taken == [{TP("in", 1): 7}]
-    assert [type(outcome) for outcome in worker.said] == [Prepared, Took]
+    assert [ack.phase for ack in worker.said] == [Phase.PREPARED, Phase.TOOK]
     assert [record.kind for record in worker.published] == [HandoverKind.TOOK]
 
 
@@ -332,7 +337,7 @@ def test_the_source_knows_that_a_key_group_is_taken_before_the_app_has_done_what
 
     asyncio.run(story())
 
-    assert [type(outcome) for outcome in worker.said] == [Prepared], "the pause is not over"
+    assert [ack.phase for ack in worker.said] == [Phase.PREPARED], "the pause is not over"
     assert worker.published == [took(to_me())]
 
 
@@ -372,7 +377,7 @@ def test_what_cannot_be_taken_goes_back_to_its_source_or_if_that_is_not_safe_to_
 
     worker.hears(prepare(), released)
 
-    assert worker.said[-1] == refused_for(fault)
+    assert (worker.said[-1].refusal, worker.said[-1].detail) == refused_for(fault)
     assert worker.published == ([given_back(to_me())] if returned else [])
     assert worker.rejoins == (0 if returned and answered else 1)
     assert list(worker.parts.pending.key_groups()) == []
@@ -406,7 +411,6 @@ def test_who_may_not_tell_the_target_keeps_its_key_groups_without_a_rebalance_an
 
     (said,) = worker.hears(release(), wait_s=0.1)
 
-    assert isinstance(said, CommandRefused)
     assert (said.refusal, "may not write to trimtab.c.handover" in (said.detail or "")) == (Refusal.FAILED, True)
     assert (taken, worker.rejoins, worker.published) == ([{TP("in", 0): 7}], 0, [])
     assert list(worker.parts.pending.key_groups()) == []
@@ -455,8 +459,9 @@ def test_a_prepare_is_answered_with_its_lag_and_a_rebalance_voids_it_once() -> N
     worker.watcher.rebalancing()
     worker.watcher.rebalancing()
 
-    void = CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")
-    assert worker.said == [Prepared(generation=3, lag_records=2, state_bytes=100), void]
+    prepared, void = worker.said
+    assert (prepared.phase, prepared.generation, prepared.lag_records) == (Phase.PREPARED, 3, 2)
+    assert (prepared.state_bytes, told([void])) == (100, VOID)
     assert worker.standbys.stopped
 
 
@@ -469,7 +474,7 @@ def test_a_prepare_that_a_rebalance_interrupts_is_refused_once() -> None:
 
     worker.reconciler.warming = rebalance  # type: ignore[method-assign]
 
-    assert worker.hears(prepare()) == [CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")]
+    assert told(worker.hears(prepare())) == VOID
 
 
 def test_what_was_abandoned_hears_of_no_rebalance() -> None:
@@ -478,4 +483,4 @@ def test_what_was_abandoned_hears_of_no_rebalance() -> None:
     worker.hears(prepare(CommandKind.ABANDON))
     worker.watcher.rebalancing()
 
-    assert [type(outcome) for outcome in worker.said] == [Prepared, Abandoned]
+    assert [ack.phase for ack in worker.said] == [Phase.PREPARED, Phase.ABANDONED]

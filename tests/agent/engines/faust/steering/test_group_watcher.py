@@ -11,13 +11,20 @@ from typing import Any
 import pytest
 from faust.assignor.client_assignment import ClientAssignment
 
-from tests.agent.engines.faust.steering.test_commands_to_worker import APP, ME, OTHER, SETTINGS, Worker, release
+from tests.agent.engines.faust.steering.test_commands_to_worker import (
+    APP,
+    ME,
+    OTHER,
+    SETTINGS,
+    Worker,
+    release,
+    told,
+)
 from tests.fuzz.fuzzed.samples import SUMS
 from trimtab_agent.engines.faust.group.member_data import MemberData, packed
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.steering import steering, worker_status
-from trimtab_agent.engines.outcomes import CommandRefused
-from trimtab_protocol.messages.commands import Refusal
+from trimtab_protocol.messages.commands import Phase, Refusal
 from trimtab_protocol.messages.names import Epoch
 from trimtab_protocol.messages.placement import Placement
 
@@ -81,7 +88,7 @@ def test_an_app_that_turns_out_to_be_unfit_is_measured_but_neither_steered_nor_k
     assert worker.status.refusal == "table lost: in memory"
     assert [layout.sources for layout in learnt] == [frozenset({"in"})]
     assert worker.parts.app.assignor.replicas == worker.shared.faust_standbys
-    assert worker.hears(release()) == [CommandRefused(refusal=Refusal.NOT_STEERING, detail="table lost: in memory")]
+    assert told(worker.hears(release())) == [(Phase.REFUSED, Refusal.NOT_STEERING, "table lost: in memory")]
 
 
 def test_topics_with_answers_are_no_inputs_whatever_their_names() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from trimtab_agent.engines.faust.collect import Collector
 from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES, MESSAGE_S
-from trimtab_agent.engines.faust.measure.collect import Collector
 from trimtab_agent.engines.faust.measure.sensor import IntervalCounts, MessageCount
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault

@@ -8,7 +8,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.measure.apportion import IdleBase, Interval, Work, apportion, contradiction
 from trimtab_agent.engines.faust.measure.sensor import IntervalCounts, KeyGroupSensor, MessageCount
-from trimtab_agent.engines.outcomes import WorkerStatus
+from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_protocol.messages.local import Statistics
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.report import MAX_STANDBYS, KeyGroupSample, PairSample, WorkerState
@@ -39,7 +39,7 @@ class _Tally:
 class Collector:
     """Turns a sensor's counts into statistics, and learns the worker's idle base."""
 
-    def __init__(self, sensor: KeyGroupSensor, status: WorkerStatus, *, worker: WorkerId) -> None:
+    def __init__(self, sensor: KeyGroupSensor, status: FaustWorkerStatus, *, worker: WorkerId) -> None:
         self._sensor = sensor
         self._status = status
         self._worker = worker

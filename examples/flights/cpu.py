@@ -2,10 +2,14 @@
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Self
 
 import psutil
+
+from trimtab_sandbox.configuration import BROKER, CONSOLE, CONTROLLER, LOAD
 
 
 class Part(StrEnum):
@@ -24,39 +28,28 @@ STREAM_MODULE = "trimtab_controller.stream"
 
 
 class CpuMeter:
-    """Samples the CPU time of the added processes and all their descendants.
+    """Samples the CPU time of a sandbox's processes and all their descendants, while the context is open.
 
     It misses what a process used after its last sample, at most one interval.
     """
 
-    def __init__(self, interval_s: float = 0.5) -> None:
-        self._interval_s = interval_s
+    def __init__(self, pids: Callable[[], Mapping[str, int]], interval_s: float = 0.5) -> None:
+        """`pids`: the process ids of those that run now, by name."""
+        self._pids, self._interval_s = pids, interval_s
         self._parts: dict[psutil.Process, Part] = {}
         self._used_s: dict[psutil.Process, float] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cpu-meter", daemon=True)
 
-    def start(self) -> Self:
-        """Start sampling in a thread."""
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def stop(self) -> None:
-        """Sample a last time and end the thread; may be called repeatedly, and without `start`."""
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.join()
         self.sample()
-
-    def add(self, pid: int, part: Part) -> None:
-        """Measure this process from now on."""
-        try:
-            process = psutil.Process(pid)
-        except psutil.NoSuchProcess:
-            return
-        with self._lock:
-            self._parts[process] = part
 
     def seconds(self) -> dict[Part, float]:
         """User and system seconds per part so far."""
@@ -68,8 +61,12 @@ class CpuMeter:
         return totals
 
     def sample(self) -> None:
-        """Read the CPU time of every process, and find new descendants."""
+        """Read the CPU time of every process, and find new ones."""
         with self._lock:
+            for name, pid in self._pids().items():
+                if part := _part_of(name):
+                    with suppress(psutil.NoSuchProcess):
+                        self._parts.setdefault(psutil.Process(pid), part)
             self._find_descendants()
             for process in self._parts:
                 try:
@@ -97,6 +94,17 @@ class CpuMeter:
                     self._parts[child] = _part_of_child(self._parts[parent], child)
                 if known is None:
                     to_visit.append(child)
+
+
+def _part_of(name: str) -> Part | None:
+    """None = not a part: what sends the input."""
+    if name.startswith(BROKER):
+        return Part.BROKER
+    if name.startswith(CONTROLLER):
+        return Part.DECIDER
+    if name in (CONSOLE, LOAD):
+        return Part.CONSOLE if name == CONSOLE else None
+    return Part.WORKERS if name.startswith("w") else Part.AGENTS
 
 
 def _part_of_child(parent: Part, child: psutil.Process) -> Part:
