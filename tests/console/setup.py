@@ -16,8 +16,9 @@ from cryptography.x509.oid import NameOID
 from fastapi.testclient import TestClient
 from starlette.types import ASGIApp
 
-from tests.console.fleet import NOW, TOPICS, Fleet, Record, source_of, watching
+from tests.console.fleet import NOW, TOPICS, Fleet, source_of, watching
 from tests.console.told import explainer_of
+from tests.kafka_record import Record
 from trimtab_console.access.entrance import Entrance
 from trimtab_console.access.tokens import Token, TokenFile, TokenRole, digest_of, new_secret, to_table
 from trimtab_console.configuration import ConsoleTls
@@ -77,7 +78,7 @@ class Topic:
         for key, intent in records:
             self.written.append((key, intent))
             value = None if intent is None or isinstance(intent, TakenBack) else encoded(intent)
-            self.watch.take(Record(TOPICS.intents, key.encode(), value, of_offset=len(self.written)))
+            self.watch.take(Record(TOPICS.intents, value, key.encode(), offset=len(self.written)))
         return len(self.written)
 
 
