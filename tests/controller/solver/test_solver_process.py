@@ -100,13 +100,10 @@ def test_the_balance_model_answers_in_places() -> None:
 def test_albic_exchanges_no_key_groups_where_a_disk_has_no_room_for_arrivals(disk: float, moved: int) -> None:
     """Key groups 0 and 1 are on the first worker, each of them talks to one on the second: an exchange joins them."""
     free = np.full(2, np.inf)
-    asked = Question(
-        load=np.full(4, 10.0),
+    asked = replace(
+        question(owners=(0, 0, 1, 1)),
         state_bytes=np.full(4, 1_000),
         operator=np.array([0, 0, 1, 1], np.int32),
-        owner=np.array([0, 0, 1, 1], np.int32),
-        capacity=np.ones(2),
-        draining=np.zeros(2, np.bool_),
         flows=Flows(
             source=np.array([0, 1], np.int32),
             target=np.array([2, 3], np.int32),
@@ -117,7 +114,6 @@ def test_albic_exchanges_no_key_groups_where_a_disk_has_no_room_for_arrivals(dis
         ),
         max_migrations=4,
         max_load_distance=3.0,
-        time_limit_s=SEARCH_S,
         method=Method.ALBIC,
         hosts=Hosts(
             host=np.arange(2, dtype=np.int32),
