@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.narrow import not_none, of_type
+from tests.narrow import of_type
 from tests.waiting import LIMIT_S, wait_for
 from trimtab_controller.solver.answer import Answer, Flows, Hosts, Method, NoAnswer, Placing, Potential, Question
 from trimtab_controller.solver.balance import answer, answer_instead
@@ -78,7 +78,9 @@ class Clock:
 
 
 def answer_of(process: SolverProcess) -> Answer | NoAnswer:
-    return not_none(wait_for(process.poll, "an answer", every_s=0.01))
+    found = wait_for(process.poll, "an answer", every_s=0.01)
+    assert found is not None
+    return found
 
 
 def wait_until_ready(process: SolverProcess) -> None:
