@@ -28,7 +28,8 @@ import psutil
 import uvicorn
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.console.fleet import APP, NOW, TOPICS, Fleet, Record, source_of
+from tests.console.fleet import APP, NOW, TOPICS, Fleet, source_of
+from tests.kafka_record import Record
 from tests.programs import program
 from trimtab_console.guard import PER_S
 from trimtab_console.server import application
@@ -79,7 +80,7 @@ def records(workers: int, key_groups: int) -> list[Record]:
     count = -(-key_groups // MAX_PARTITIONS)
     names = tuple(OperatorId(f"o{number}") for number in range(count))
     fleet = Fleet(workers=workers, key_groups=key_groups, operators=names)
-    parts = [Record(TOPICS.placement, key, value) for key, value in records_of(fleet.placement(PART_SIZE), None)]
+    parts = [Record(TOPICS.placement, value, key) for key, value in records_of(fleet.placement(PART_SIZE), None)]
     return [*fleet.records(), *parts]
 
 

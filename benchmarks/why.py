@@ -18,7 +18,8 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Producer
 
-from tests.console.fleet import APP, CLUSTER, Fleet, Record
+from tests.console.fleet import APP, CLUSTER, Fleet
+from tests.kafka_record import Record
 from trimtab_client import Access, Client, ConsoleError
 from trimtab_controller.kafka.publisher import headers_of
 from trimtab_controller.loop.publications import placement_records
@@ -57,7 +58,7 @@ def publish(fleet: Fleet, cluster: SandboxCluster) -> None:
     """Put the messages of the fleet on the topics, the placement signed by the controller's key."""
     key = load_signing_key(cluster.keys.key)
     placed = placement_records(fleet.placement(PART_SIZE), None, cluster.topics)
-    records = [Record(each.topic, each.key, each.value, headers_of(each, key)) for each in placed]
+    records = [Record(each.topic, each.value, each.key, headers_of(each, key)) for each in placed]
     producer = Producer(
         {
             "bootstrap.servers": cluster.broker.address,

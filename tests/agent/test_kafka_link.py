@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from tests.kafka_record import Record
 from trimtab_agent import kafka_link
 from trimtab_agent.commands.events import Position
 from trimtab_agent.kafka_link import KafkaLink, LinkSettings
@@ -98,15 +99,12 @@ class Player:
         self.topic_id += 1
 
 
-def message(value: bytes, offset: int) -> object:
-    return SimpleNamespace(
-        error=lambda: None, value=lambda: value, key=lambda: b"h0", headers=list, partition=lambda: 0,
-        offset=lambda: offset,
-    )  # fmt: skip
+def message(value: bytes, offset: int) -> Record:
+    return Record(TOPIC, value, key=b"h0", offset=offset)
 
 
-def trouble(code: int) -> object:
-    return SimpleNamespace(error=lambda: KafkaError(code))
+def trouble(code: int) -> Record:
+    return Record(TOPIC, error=KafkaError(code))
 
 
 def test_a_client_that_cannot_be_made_now_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@ import math
 import random
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tests.kafka_record import Record
 from trimtab_console.access.entrance import Entrance
 from trimtab_console.api.source import Source
 from trimtab_console.desk import Desk
@@ -52,35 +53,6 @@ WINDOW_S = 10.0
 
 
 LICENCE = Rule(name="licence", kind=RuleKind.PIN, reason="one seat", operator="audit", workers=("orders-0",))
-
-
-@dataclass(frozen=True)
-class Record:
-    """A Kafka message, as confluent-kafka's methods show one."""
-
-    of: str
-    of_key: bytes | None
-    of_value: bytes | None
-    of_headers: list[tuple[str, bytes]] = field(default_factory=list)
-    of_offset: int = 0
-
-    def topic(self) -> str:
-        return self.of
-
-    def key(self) -> bytes | None:
-        return self.of_key
-
-    def value(self) -> bytes | None:
-        return self.of_value
-
-    def headers(self) -> list[tuple[str, bytes]]:
-        return self.of_headers
-
-    def offset(self) -> int:
-        return self.of_offset
-
-    def error(self) -> None:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,18 +274,18 @@ class Fleet:
         intent = Drain(worker=self.worker(0), by="ann@ops", at=self.now - 60, reason="kernel update")
         return [
             status_record(self.status()),
-            *(Record(TOPICS.snapshots, b"prod", each.payload, each.headers) for each in split(self.snapshot())),
-            Record(TOPICS.intents, intent.key.encode(), encoded(intent)),
-            Record(TOPICS.journal, JOURNAL_KEY, encode_entry(self.journal())),
+            *(Record(TOPICS.snapshots, each.payload, b"prod", each.headers) for each in split(self.snapshot())),
+            Record(TOPICS.intents, encoded(intent), intent.key.encode()),
+            Record(TOPICS.journal, encode_entry(self.journal()), JOURNAL_KEY),
         ]
 
 
 def status_record(status: Status) -> Record:
-    return Record(TOPICS.status, status_key(acting=status.acting), encoded(status))
+    return Record(TOPICS.status, encoded(status), status_key(acting=status.acting))
 
 
 def placement_record(placement: Placement) -> Record:
-    return Record(TOPICS.placement, placement.app.encode(), encoded(placement))
+    return Record(TOPICS.placement, encoded(placement), placement.app.encode())
 
 
 def watching(fleet: Fleet, windows: int = 0) -> Watch:

@@ -2,7 +2,6 @@
 
 import datetime
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +15,10 @@ from cryptography.x509.oid import NameOID
 from fastapi.testclient import TestClient
 from starlette.types import ASGIApp
 
-from tests.console.fleet import NOW, TOPICS, Fleet, Record, source_of, watching
+from tests.console.fleet import NOW, TOPICS, Fleet, source_of, watching
 from tests.console.told import explainer_of
+from tests.kafka_record import Record
+from tests.waiting import wait_for
 from trimtab_console.access.entrance import Entrance
 from trimtab_console.access.tokens import Token, TokenFile, TokenRole, digest_of, new_secret, to_table
 from trimtab_console.configuration import ConsoleTls
@@ -77,7 +78,7 @@ class Topic:
         for key, intent in records:
             self.written.append((key, intent))
             value = None if intent is None or isinstance(intent, TakenBack) else encoded(intent)
-            self.watch.take(Record(TOPICS.intents, key.encode(), value, of_offset=len(self.written)))
+            self.watch.take(Record(TOPICS.intents, value, key.encode(), offset=len(self.written)))
         return len(self.written)
 
 
@@ -137,10 +138,7 @@ def running(server: uvicorn.Server) -> Iterator[None]:
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        deadline = time.monotonic() + 60
-        while not server.started:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for(lambda: server.started, "the server listens", every_s=0.02)
         yield
     finally:
         server.should_exit = True

@@ -1,12 +1,13 @@
 """The API on messages as they are on the topics."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, status_record, watching
+from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, status_record, watching
 from tests.console.setup import PROBLEM, client_of, get
+from tests.kafka_record import Record
 from trimtab_console.guard import CSP
 from trimtab_console.reader import newest_windows
 from trimtab_console.watch import Watch
@@ -148,8 +149,8 @@ def test_a_value_out_of_range_is_a_problem_document(client: TestClient) -> None:
 def test_a_message_that_cannot_be_read_is_counted_and_changes_nothing_else() -> None:
     watch = watching(FLEET)
     before = watch.known
-    watch.take(Record(TOPICS.status, b"controller", b"{}"))
-    watch.take(Record(TOPICS.intents, b"pause", b"no json"))
+    watch.take(Record(TOPICS.status, b"{}", b"controller"))
+    watch.take(Record(TOPICS.intents, b"no json", b"pause"))
     assert (watch.known.statuses, watch.known.intents) == (before.statuses, before.intents)
     found = get(client_of(watch), "cluster")["rejected"]
     assert found == {f"{TOPICS.status}.missing_field": 1, f"{TOPICS.intents}.malformed": 1}
@@ -203,22 +204,11 @@ def test_without_a_token_file_nobody_changes_anything() -> None:
 # ---- which windows are read when the console starts
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A message with a window's name, or without."""
-
-    on: str
-    window: str | None = None
-
-    def topic(self) -> str:
-        return self.on
-
-    def headers(self) -> list[tuple[str, bytes]] | None:
-        return [("snapshot", self.window.encode()), ("chunk", b"0")] if self.window else None
-
-
 def test_of_many_windows_the_last_two_are_read_with_everything_else() -> None:
-    status = Chunk("status")
-    windows = [Chunk("snapshots", name) for name in ("1", "1", "2", "3", "3", "4")]
+    status = Record("status")
+    windows = [
+        Record("snapshots", headers=[("snapshot", name), ("chunk", b"0")])
+        for name in (b"1", b"1", b"2", b"3", b"3", b"4")
+    ]
     found = list(newest_windows([windows[0], status, *windows[1:]], "snapshots"))  # type: ignore[list-item]
     assert found == [status, *windows[3:]]

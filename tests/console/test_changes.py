@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.console.fleet import APP, NOW, TOPICS, Fleet, Record, status_record
+from tests.console.fleet import APP, NOW, TOPICS, Fleet, status_record
 from tests.console.setup import FLEET, Setup, bearer, serving, told
 from tests.console.told import explainer_of
+from tests.kafka_record import Record
 from trimtab_console import desk as desk_module
 from trimtab_console.desk import KEPT_S, MAX_KEPT, AnotherRequest, Desk, Once, StillRunning
 from trimtab_console.guard import MAX_BODY, MAX_LONG_BODY
@@ -52,7 +53,7 @@ def test_a_change_is_written_once_in_the_name_of_its_token(setup: Setup, caplog:
 
 def test_a_dry_run_tells_and_writes_nothing(setup: Setup) -> None:
     pause = Pause(by="bob", at=NOW, reason="lunch")
-    setup.watch.take(Record(TOPICS.intents, pause.key.encode(), encoded(pause)))
+    setup.watch.take(Record(TOPICS.intents, encoded(pause), pause.key.encode()))
     response = setup.ask("drain", {"worker": "orders-1", "dry_run": True})
     assert response.json()["caveats"] == ["but the controller is paused: the drain starts after `trimtab resume`"]
     assert (response.json()["written"], setup.topic.written) == (False, [])

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, watching
+from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, watching
 from tests.console.setup import client_of, get
 from tests.console.told import CONFIGURATION, PLAN, event_record, events, explainer_of, read, tell
+from tests.kafka_record import Record
 from tests.paths import ROOT, python_path
 from trimtab_console import events as kept_events
 from trimtab_console.watch import Watch
@@ -64,7 +65,7 @@ def test_an_event_is_shown_once_and_one_that_cannot_be_read_not_at_all() -> None
     watch = watch_of()
     version = watch.known.version
     watch.take(event_record(TOLD[0]))
-    watch.take(Record(TOPICS.events, b"", b"not json"))
+    watch.take(Record(TOPICS.events, b"not json", b""))
     watch.take(event_record(replace(TOLD[0], id="other", cluster="elsewhere")))
     assert (watch.known.version, len(watch.events)) == (version, len(TOLD))
     late = replace(TOLD[0], id="late", at=NOW - 100)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, watching
+from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, watching
 from tests.console.setup import client_of
 from tests.console.setup import get as answer
 from tests.console.told import PLAN, events, tell
+from tests.kafka_record import Record
 from trimtab_console.flows import MAX_FLOWS, flows_of
 from trimtab_console.plans import by_worker
 from trimtab_console.watch import Watch
@@ -220,7 +221,7 @@ def test_the_api_has_the_flows_of_the_last_window_and_keeps_no_pairs() -> None:
     assert get(watch, "apps/none/flows") == {"items": [], "total": 0, "offset": 0}
     later = replace(window(pair(0, 0, 7.0)), end_ms=int(NOW * 1000), published_ms=int(NOW * 1000))
     for each in split(later):
-        watch.take(Record(TOPICS.snapshots, b"prod", each.payload, each.headers))
+        watch.take(Record(TOPICS.snapshots, each.payload, b"prod", each.headers))
     assert [row["tuples_s"] for row in get(watch, f"apps/{APP}/flows")["items"]] == [7.0]
     watch.restart()
     assert watch.known.flows == {}

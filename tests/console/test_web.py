@@ -21,9 +21,10 @@ import pytest
 import uvicorn
 from fastapi.testclient import TestClient
 
-from tests.console.fleet import TOPICS, Fleet, Record, source_of, watching
+from tests.console.fleet import TOPICS, Fleet, source_of, watching
 from tests.console.setup import Setup, bearer, client_of, running, serving
 from tests.console.setup import certificate as make
+from tests.kafka_record import Record
 from tests.paths import ROOT
 from trimtab_console.api.live import MAX_OF_PERSON, MAX_STREAMS, changes
 from trimtab_console.command import check_tls, in_a_line, settings_of
@@ -177,7 +178,7 @@ def test_a_change_is_told_with_its_version() -> None:
     async def read() -> list[bytes]:
         stream = changes(source, lambda: True)
         first = await anext(stream)
-        watch.take(Record(TOPICS.intents, PAUSE_KEY.encode(), None))
+        watch.take(Record(TOPICS.intents, None, PAUSE_KEY.encode()))
         second = await anext(stream)
         await stream.aclose()
         return [first, second]

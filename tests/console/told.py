@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from tests.console.fleet import APP, CLUSTER, NOW, OPERATORS, TOPICS, Fleet, Record
+from tests.console.fleet import APP, CLUSTER, NOW, OPERATORS, TOPICS, Fleet
+from tests.kafka_record import Record
 from trimtab_console.watch import Watch
 from trimtab_console.why import Explainer
 from trimtab_controller.configuration import decode
@@ -69,7 +70,7 @@ def events(fleet: Fleet) -> list[Event]:
 
 
 def event_record(event: Event) -> Record:
-    return Record(TOPICS.events, (event.app or "").encode(), encode_event(event))
+    return Record(TOPICS.events, encode_event(event), (event.app or "").encode())
 
 
 def tell(watch: Watch, fleet: Fleet) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from tests.controller.decider.decider_situations import a_load, a_node, a_window
 from tests.e2e.in_process import trimtab
 from tests.served_metrics import own_labels
+from tests.waiting import wait_for
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import decode_entry
 from trimtab_controller.execution.state import Execution
@@ -312,7 +313,4 @@ listen = "127.0.0.1:{metrics_port}"
 
 
 def wait_until_it_acts(world: World, text: str = "acting as generation") -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while text not in world.log_text():
-        assert time.monotonic() < deadline, world.log_text()
-        time.sleep(0.05)
+    wait_for(lambda: text in world.log_text(), text, log=world.log_text)

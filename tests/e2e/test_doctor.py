@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from flights.wire import APP
 from tests.e2e.console_pages import check_pages
 from tests.e2e.played_cluster import PROGRAM
+from tests.waiting import wait_for
 from trimtab_protocol.messages.names import Topics
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import SandboxCluster
@@ -123,10 +124,7 @@ def test_topics_that_are_wrong_or_missing(cluster: SandboxCluster) -> None:
     changelog = min(name for name in admin.list_topics(timeout=10).topics if name.endswith("-changelog"))
     alter(cluster, changelog, {"cleanup.policy": "delete"})
     admin.delete_topics([topics.intents])[topics.intents].result(30)
-    deadline = time.monotonic() + 30
-    while topics.intents in admin.list_topics(timeout=10).topics:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for(lambda: topics.intents not in admin.list_topics(timeout=10).topics, "the topic is deleted")
     code, found = doctor(cluster)
     told: Any = faults(found)
     assert (code, set(told)) == (1, {"topics", "changelogs"}), found

@@ -18,6 +18,7 @@ from tests.e2e.proxy import Proxy
 from tests.e2e.steering.cluster import until
 from tests.e2e.steering.tiny_agent import Agent
 from tests.paths import ROOT, python_path
+from tests.waiting import wait_for
 from trimtab_protocol.messages.local import Statistics
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState
@@ -113,9 +114,7 @@ class Job:
         """As by a backup: it is shorter than what workers have written."""
         admin, name = self.admin, f"{self.name}-counts-changelog"
         admin.delete_topics([name])[name].result(20.0)
-        deadline = time.monotonic() + LIMIT_S
-        while name in admin.list_topics(timeout=20.0).topics and time.monotonic() < deadline:
-            time.sleep(0.2)
+        wait_for(lambda: name not in admin.list_topics(timeout=20.0).topics, "it is deleted")
         self.broker.create_topics(
             [Topic(name=name, partitions=PARTITIONS, settings={"cleanup.policy": "compact"})], limit_s=LIMIT_S
         )

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -11,10 +10,11 @@ from benchmarks.dyndl.generate import Experiment, generate
 from benchmarks.dyndl.reconstructions import LongestQueuePolicy, solve_bar, solve_hta, solve_ltfpa
 from tests.models.test_dyndl_properties import optimum, problems
 from tests.models.test_dyndl_schedules import TABLE_2
+from tests.models.test_dyndl_schedules import problem as by_rows
 from tests.narrow import of_type
 from trimtab_models.dyndl.offline import solve_offline
 from trimtab_models.dyndl.online import Start
-from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
+from trimtab_models.dyndl.problem import problem_of
 from trimtab_models.dyndl.result import ScheduleResult, evaluate
 from trimtab_models.instances.reading import instance_in
 from trimtab_models.instances.scheduling import AffineCost, SchedulingInstance
@@ -49,12 +49,7 @@ def test_the_optimum_of_table_2_is_3():
 
 
 def test_the_options_of_a_server_are_those_that_no_other_includes():
-    cluster = ScheduleProblem(
-        core_load=np.array([0.0, 0.5, math.inf]),
-        server_of=np.zeros(3, np.int64),
-        replicas=((0,),) * 9,
-        costs=RemoteTaskCosts([AffineCost(a=1, b=0.5)]),
-    )
+    cluster = by_rows([[0.0, 0.5, math.inf]], [(0,)] * 9, [AffineCost(a=1, b=0.5)])
     found = [(option.remote, option.local) for option in options(cluster, 0, 3.0, 3)]
     assert found == [(2, 1), (1, 4), (0, 5)]  # three remote tasks of 2.5 take two cores until 5
 
@@ -96,12 +91,7 @@ def test_a_reconstructed_schedule_is_finite_and_worth_what_it_says(solver, probl
 
 
 def test_ltfpa_joins_the_queue_that_serves_first_and_helps_the_one_that_lasts_longest():
-    problem = ScheduleProblem(
-        core_load=np.array([0.0, 9.0, 9.5]),
-        server_of=np.arange(3),
-        replicas=((1, 2), (1, 2), (1,), (1,)),
-        costs=RemoteTaskCosts([AffineCost(a=1.5, b=0.5)] * 3),
-    )
+    problem = by_rows([[0.0], [9.0], [9.5]], [(1, 2), (1, 2), (1,), (1,)], [AffineCost(a=1.5, b=0.5)] * 3)
     policy = LongestQueuePolicy(problem)
     assert policy.decide(0.0, 0, 0.0) == Start(task=0, local=False)  # of the second server, which would last until 12
     assert not isinstance(policy.decide(8.6, 0, 8.6), Start)  # until 11: no later than a remote task started now

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from trimtab_models.dyndl.fitting import LocalRestore, RestoreSample, fit_cost, isotonic, network_prior
 from trimtab_models.dyndl.given import GivenProblem, GivenSchedule, solve_given, with_costs
-from trimtab_models.instances.scheduling import AffineCost, TableCost
+from trimtab_models.instances.scheduling import AffineCost, RemoteCost, TableCost
 
 quick = settings(max_examples=80, deadline=None)
 steps = st.lists(st.sampled_from([0.0, 0.25, 1.0, 3.0]), min_size=1, max_size=4)
@@ -102,7 +103,7 @@ def test_under_other_costs_the_slots_stay_and_the_bound_holds(problem: GivenProb
     assert told.lower_bound <= told.makespan + 1e-9
 
 
-def one_server(*sizes: float, slots: int = 4, cost: TableCost, local: int = 0) -> GivenProblem:
+def one_server(*sizes: float, slots: int = 4, cost: RemoteCost, local: int = 0) -> GivenProblem:
     """The first `local` tasks are local."""
     return GivenProblem(
         server=np.zeros(len(sizes), np.int64),
@@ -135,13 +136,9 @@ def test_local_restores_come_first_and_then_the_largest() -> None:
 
 
 def test_servers_do_not_wait_for_each_other() -> None:
-    problem = GivenProblem(
-        server=np.array([0, 1, 1]),
-        size=np.array([1.0, 4.0, 4.0]),
-        local=np.zeros(3, np.bool_),
-        slots=np.array([1, 1]),
-        costs=[TableCost(values=(1.0,))] * 2,
-        running=[(3.0,), ()],
+    one = one_server(1.0, 4.0, 4.0, cost=TableCost(values=(1.0,)))
+    problem = replace(
+        one, server=np.array([0, 1, 1]), slots=np.array([1, 1]), costs=[*one.costs] * 2, running=[(3.0,), ()]
     )
     found = solve_given(problem)
     assert found.start.tolist() == [3.0, 0.0, 4.0]
@@ -150,14 +147,7 @@ def test_servers_do_not_wait_for_each_other() -> None:
 
 def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="one of 1"):
-        GivenProblem(
-            server=np.array([1]),
-            size=np.array([1.0]),
-            local=np.array([False]),
-            slots=np.array([1]),
-            costs=[TableCost(values=(1.0,))],
-            running=[()],
-        )
+        replace(one_server(1.0, cost=TableCost(values=(1.0,))), server=np.array([1]))
 
 
 # ---- fitting g_s from measured restores

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from benchmarks.dyndl.generate import Experiment, generate
 from benchmarks.dyndl.sizes import SizedParams, SizedProblem, SizedResult, evaluate_sized, sized_bound, solve_sized
+from tests.models.test_dyndl_schedules import problem as by_rows
 from tests.narrow import of_type
 from trimtab_models.dyndl.offline import solve_offline
-from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, problem_of
+from trimtab_models.dyndl.problem import problem_of
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.instances.scheduling import AffineCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
@@ -29,12 +30,7 @@ def sized(
     costs = changes.pop("costs", [AffineCost(a=2, b=0)] * len(cores))
     fields: dict[str, Any] = {"egress": [math.inf] * len(cores), "memory": [math.inf] * len(cores), "need": sizes}
     return SizedProblem(
-        base=ScheduleProblem(
-            core_load=np.array([load for row in cores for load in row], float),
-            server_of=np.repeat(np.arange(len(cores)), [len(row) for row in cores]),
-            replicas=tuple(replicas),
-            costs=RemoteTaskCosts(costs),
-        ),
+        base=by_rows(cores, replicas, costs),
         size=np.array(sizes, float),
         **{name: np.array(value, float) for name, value in (fields | changes).items()},
     )

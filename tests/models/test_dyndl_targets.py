@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.dyndl.given import GivenProblem, solve_given
+from tests.models.test_dyndl_given import one_server
+from trimtab_models.dyndl.given import solve_given
 from trimtab_models.dyndl.targets import (
     OnlineRestore,
     TargetsProblem,
@@ -175,14 +176,7 @@ def test_the_pace_is_that_of_the_best_number_at_a_time_and_the_schedule_ends_wit
     assert pace_of(PRIOR, 4) == pytest.approx(0.85)
     assert pace_of(TableCost(values=(1.0, 3.0)), 2) == 1.0
     sizes = [20.0, 7.0, 5.0, 3.0, 1.0]
-    batch = GivenProblem(
-        server=np.zeros(5, np.int64),
-        size=np.array(sizes),
-        local=np.zeros(5, np.bool_),
-        slots=np.array([4]),
-        costs=[PRIOR],
-        running=[[]],
-    )
+    batch = one_server(*sizes, cost=PRIOR)
     end = max(pace_of(PRIOR, 4) * sum(sizes), 20.0)
     assert end - 1e-9 <= solve_given(batch).makespan <= 2.0 * end
 

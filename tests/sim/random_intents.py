@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tests.controller.decider.decider_situations import a_node, a_window
+from tests.controller.decider.decider_situations import a_load, a_node, a_window
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
@@ -51,7 +51,7 @@ from trimtab_protocol.messages.intents import (
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.report import Absence, Basis, WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow
+from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow
 
 APPS = (AppId("a"), AppId("b"))
 WORKERS = tuple(WorkerId(f"w{at}") for at in range(6))
@@ -188,11 +188,10 @@ class Controller:
         nodes = [self._node(worker, states[worker]) for worker in WORKERS if host_of(worker) not in silent]
         here = {row.worker for row in nodes if row.state is not WorkerState.AWAY}
         rows = [
-            KeyGroupWindow(
-                key_group=each,
-                worker=owner,
-                covered_s=10.0,
-                cpu=None if vague and drawn.random() < 0.3 else self.cpu[each],
+            a_load(
+                each,
+                owner,
+                None if vague and drawn.random() < 0.3 else self.cpu[each],
                 tuples_in_s=drawn.choice((0.0, 5.0)),
                 backlog=drawn.choice((0, 0, 60, None)),
                 state_bytes=1000,

@@ -25,22 +25,30 @@ from trimtab_protocol.messages.report import (
 HEAD = ReportHead(cluster="demo", host=HostId("h0"), interval_s=10.0)
 HOST = HostSample(cpu_s=1.0, cores=2.0, basis=Basis.HOST)
 W0 = WorkerId("w0")
-KEY_GROUP = KeyGroup(AppId("flights"), OperatorId("sums"), 0)
-ROWS = Rows(
-    workers=(
-        WorkerSample(
-            worker=W0,
-            app=KEY_GROUP.app,
-            state=WorkerState.RUNNING,
-            capacity=1.0,
-            cpu_s=0.1,
-            steering=False,
-            marks=(),
-        ),
-    ),
-    key_groups=(KeyGroupSample(key_group=KEY_GROUP, worker=W0, cpu_s=0.1, tuples_in=1),),
-    pairs=(PairSample(source=KEY_GROUP, target=KEY_GROUP, tuples=1, bytes=2),),
-)
+KEY_GROUP = KeyGroup(AppId("flights"), OperatorId("o"), 0)
+
+
+def of(worker: WorkerId, count: int = 1, *, app: str | None = None, **numbers: Any) -> Rows:
+    """What a worker has sent of an app, which is named as the worker unless it is given."""
+    name = AppId(app or worker)
+    own = (
+        KeyGroupSample(key_group=KeyGroup(name, OperatorId("o"), each), worker=worker, cpu_s=0.1, tuples_in=1)
+        for each in range(count)
+    )
+    row = WorkerSample(
+        worker=worker,
+        app=name,
+        state=WorkerState.RUNNING,
+        capacity=1.0,
+        cpu_s=0.1,
+        steering=False,
+        marks=(),
+        **numbers,
+    )
+    return Rows(workers=(row,), key_groups=tuple(own), pairs=())
+
+
+ROWS = replace(of(W0, app="flights"), pairs=(PairSample(source=KEY_GROUP, target=KEY_GROUP, tuples=1, bytes=2),))
 
 
 @pytest.mark.parametrize(
@@ -70,35 +78,13 @@ def test_too_large_a_report_goes_without_pairs_and_says_so(monkeypatch: pytest.M
 EVIL = WorkerId("evil")
 
 
-def of(worker: WorkerId, count: int = 1, **numbers: Any) -> Rows:
-    own = (
-        KeyGroupSample(key_group=KeyGroup(AppId(worker), OperatorId("o"), each), worker=worker, cpu_s=0.1, tuples_in=1)
-        for each in range(count)
-    )
-    row = WorkerSample(
-        worker=worker,
-        app=AppId(worker),
-        state=WorkerState.RUNNING,
-        capacity=1.0,
-        cpu_s=0.1,
-        steering=False,
-        marks=(),
-        **numbers,
-    )
-    return Rows(workers=(row,), key_groups=tuple(own), pairs=())
-
-
-def replace_app(rows: Rows) -> Rows:
-    return replace(rows, workers=tuple(replace(row, app=AppId("flights")) for row in rows.workers))
-
-
 @pytest.mark.parametrize(
     "evil",
     [
         [of(EVIL, paused=2**64)],
         [of(EVIL, paused_s=2e18)],
         [of(WorkerId(f"evil-{number}"), 50_000) for number in range(4)],
-        [replace_app(of(WorkerId(f"n{number}"), 0)) for number in range(1_000)],
+        [of(WorkerId(f"n{number}"), 0, app="flights") for number in range(1_000)],
         [of(WorkerId(f"n{number}"), 2) for number in range(MAX_APPS + 1)],
     ],
     ids=["a sum of counts", "a sum of seconds", "too many key groups", "too many names", "too many apps"],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from tests.controller.loop.inbox_records import Headers, Record
+from tests.kafka_record import Headers, Record
 from trimtab_controller.cli import main
 from trimtab_controller.cli.host_keys import _await_request
 from trimtab_controller.cli.operator import says_yes
@@ -25,33 +25,26 @@ HOST, TOKEN = HostId("h0"), "what the operator has shown"
 KEY, OTHER = SigningKey.generate(), SigningKey.generate()
 
 
-class Request(Record):
-    """A record without an error."""
-
-    def error(self) -> None:
-        return None
-
-
 class Acks:
     """As much of a consumer as is used: these records, and then nothing."""
 
-    def __init__(self, records: Sequence[Request]) -> None:
+    def __init__(self, records: Sequence[Record]) -> None:
         self._left = list(records)
 
-    def poll(self, _timeout_s: float) -> Request | None:
+    def poll(self, _timeout_s: float) -> Record | None:
         return self._left.pop(0) if self._left else None
 
 
-def request(token: str = TOKEN, *, by: SigningKey = KEY, marked: bool = True, host: HostId = HOST) -> Request:
+def request(token: str = TOKEN, *, by: SigningKey = KEY, marked: bool = True, host: HostId = HOST) -> Record:
     asked = EnrollmentRequest(
         cluster="c", host=host, key=KEY.public.raw, proof=proof_of(token, "c", host, KEY.public.raw)
     )
     value = encoded(asked)
     headers: Headers = [HostSigner(by, host).sign(TOPICS.acks, value)]
-    return Request(TOPICS.acks, value, host.encode(), [*headers, *([(REQUEST_HEADER, b"")] if marked else [])])
+    return Record(TOPICS.acks, value, host.encode(), [*headers, *([(REQUEST_HEADER, b"")] if marked else [])])
 
 
-def found(*records: Request) -> bytes | None:
+def found(*records: Record) -> bytes | None:
     consumer: Consumer = Acks(records)  # type: ignore[assignment]
     asked = _await_request(consumer, TOPICS, HOST, TOKEN, float("inf") if records[-1:] == (GOOD,) else 0.0)
     return None if asked is None else asked.key
@@ -63,7 +56,7 @@ GOOD = request()
 def test_the_request_that_proves_the_token_counts_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     guessed, stolen = request("guess"), request(by=OTHER)
     elsewhere, ack = request(host=HostId("h1")), request(marked=False)
-    garbage = Request(TOPICS.acks, b"{}", HOST.encode(), [(REQUEST_HEADER, b"")])
+    garbage = Record(TOPICS.acks, b"{}", HOST.encode(), [(REQUEST_HEADER, b"")])
 
     assert found(guessed, stolen, elsewhere, ack, garbage, GOOD) == KEY.public.raw
     told = capsys.readouterr().err.splitlines()

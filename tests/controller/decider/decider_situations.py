@@ -135,18 +135,18 @@ def a_plan(*moves: Move, **changes: object) -> Plan:
 def a_command(
     kind: CommandKind, worker: WorkerId = W1, issued_at: float = 1000.0, *, app: AppId | None = None, **changes: object
 ) -> Command:
-    """A stop or a start, which nobody carries out after a minute; w1 runs on h1."""
-    made = Command(
-        cluster="c",
-        kind=kind,
-        epoch=Epoch(1, 2),
-        host=HostId(f"h{worker[1:]}"),
-        worker=worker,
-        app=app,
-        issued_at=issued_at,
-        deadline=issued_at + 60.0,
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    """A command, which nobody carries out after a minute; w1 runs on h1."""
+    values: dict[str, object] = {
+        "cluster": "c",
+        "kind": kind,
+        "epoch": Epoch(1, 2),
+        "host": HostId(f"h{worker[1:]}"),
+        "worker": worker,
+        "app": app,
+        "issued_at": issued_at,
+        "deadline": issued_at + 60.0,
+    }
+    return Command(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def a_scaling(

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tests.controller.decider.decider_situations import a_load, a_node, a_window
+from tests.controller.decider.decider_situations import a_handover, a_load, a_node, a_round, a_window
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.policies.instance import question_of
 from trimtab_controller.decider.values.decision import Adopted, Decision, Planned, StandbysPlaced
 from trimtab_controller.decider.values.settings import Requirements, Settings
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
+from trimtab_controller.execution.state import Execution, HandoverPhase, placement_of
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -209,15 +209,11 @@ class HostedJob:
     ) -> None:
         """Tell the decider that a plan of another app moves these key groups to a worker."""
         [app], [source] = {each.app for each in previous}, {row[0] for row in previous.values()}
-        handover = Handover(
-            id="1.2-0", key_groups=tuple(previous), previous=tuple(previous.values()), source=source, target=target,
-            source_host=self.workers[source], target_host=self.workers[target], state_bytes=0, since=0.0, phase=phase,
-        )  # fmt: skip
-        row = Round(
-            plan="1.2", app=app, reason="r", status="optimal", fallback=False, before=9.0, planned=1.0,
-            lower_bound=1.0, started_at=0.0, handovers=(handover,),
-        )  # fmt: skip
-        execution = replace(decider._situation.execution, rounds={app: row})
+        hosts = {"source_host": self.workers[source], "target_host": self.workers[target]}
+        handover = a_handover(
+            *previous, source=source, target=target, previous=tuple(previous.values()), phase=phase, **hosts
+        )
+        execution = replace(decider._situation.execution, rounds={app: a_round(None, handover, app=app)})
         decider.on_event(WINDOW_S * self.number, ExecutionChanged(execution=execution))
 
     def round(self, decider: Decider) -> list[Decision]:

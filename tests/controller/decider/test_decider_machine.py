@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, a_scaling, kg
+from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_plan, a_round, a_scaling, kg
 from tests.controller.decider.deciders import (
     BALANCED,
     DRAIN_W1,
@@ -47,7 +47,7 @@ from trimtab_controller.decider.window.view import SmoothedView
 from trimtab_controller.execution.events import ExecutionLimits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution, ScalingPhase, placement_of
-from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.plan import Move
 from trimtab_controller.solver.answer import Answer, NoAnswer, Stuck
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, ForgetApp, ForgetWorker, Intent
@@ -59,16 +59,12 @@ def test_a_plan_from_snapshot_and_answer() -> None:
     only_one(Solve, made.on_event(1011.0, window(ON_W0)))
     assert made.on_event(1021.0, window(ON_W0, 1020.0)) == [], "one question at a time"
     decision = only(made.on_event(1021.5, answer((2, 1))))
-    plan = Plan(
-        app=APP,
-        reason=PlanReason.LOAD_DISTANCE,
+    plan = a_plan(
+        Move(key_group=kg(2), source=W0, target=W1, state_bytes=1000),
         detail="load distance 15.0 above 5.0",
-        moves=(Move(key_group=kg(2), source=W0, target=W1, state_bytes=1000),),
-        hosts={W0: HostId("h0"), W1: HostId("h1")},
         before=15.0,
         planned=5.0,
         lower_bound=5.0,
-        status="optimal",
         solve_s=0.1,
         cores={HostId("h0"): 4.0, HostId("h1"): 4.0},
     )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import APP, W0, W1, a_round, a_scaling, kg
+from tests.controller.decider.decider_situations import APP, W0, W1, a_load, a_round, a_scaling, kg
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, SETTINGS, answer, decider, execution, only, window
 from tests.narrow import of_type, only_one
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
@@ -18,7 +18,7 @@ from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import ForgetWorker, MoveKeyGroups, RequestedMove
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
-from trimtab_protocol.messages.snapshot import KeyGroupWindow, Snapshot
+from trimtab_protocol.messages.snapshot import Snapshot
 
 OTHER = AppId("other")
 V0, V1 = WorkerId("v0"), WorkerId("v1")
@@ -31,10 +31,7 @@ def both(end_s: float = 1010.0, others: dict[KeyGroup, WorkerId] | None = None) 
     one = window(ON_W0, end_s).snapshot
     two = window({}, end_s, workers=(V0, V1)).snapshot
     others = OTHERS_ON_V0 if others is None else others
-    rows = tuple(
-        KeyGroupWindow(key_group=each, worker=owner, covered_s=10.0, cpu=0.2, tuples_in_s=1.0, state_bytes=1000)
-        for each, owner in others.items()
-    )
+    rows = tuple(a_load(each, owner, 0.2, state_bytes=1000) for each, owner in others.items())
     nodes = tuple(replace(row, app=OTHER, host=HostId(f"o{row.host}")) for row in two.nodes)
     hosts = tuple(replace(row, host=HostId(f"o{row.host}")) for row in two.hosts)
     return SnapshotArrived(
@@ -199,10 +196,7 @@ def running(end_s: float, apps: list[AppId], host: HostId = EVIL) -> Snapshot:
     """The app of other tests on its two hosts, and one worker with one key group of each of these on another."""
     seen = window(BALANCED, end_s).snapshot
     rows = tuple(replace(seen.nodes[0], worker=WorkerId(f"w-{app}"), host=host, app=app) for app in apps)
-    groups = tuple(
-        KeyGroupWindow(key_group=kg(0, app), worker=WorkerId(f"w-{app}"), covered_s=10.0, cpu=0.0, tuples_in_s=0.0)
-        for app in apps
-    )
+    groups = tuple(a_load(kg(0, app), f"w-{app}", 0.0, tuples_in_s=0.0) for app in apps)
     hosts = (*seen.hosts, replace(seen.hosts[0], host=host))
     return replace(seen, nodes=seen.nodes + rows, key_groups=(*seen.key_groups, *groups), hosts=hosts)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from tests.controller.decider.decider_situations import a_command, a_handover, a_plan, a_round
 from trimtab_controller.execution.events import (
     AckSeen,
     Action,
@@ -15,10 +16,9 @@ from trimtab_controller.execution.state import (
     Execution,
     Handover,
     HandoverPhase,
-    Round,
     placement_of,
 )
-from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.plan import Move
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -61,22 +61,11 @@ def started(
 
 
 def plan(*moves: tuple[int, WorkerId, WorkerId], app: AppId = APP) -> PlanDecided:
-    return PlanDecided(
-        plan=Plan(
-            app=app,
-            reason=PlanReason.LOAD_DISTANCE,
-            detail="load distance 18.4 above 5.0",
-            moves=tuple(
-                Move(key_group=kg(partition, app), source=source, target=target, state_bytes=100)
-                for partition, source, target in moves
-            ),
-            hosts=HOSTS,
-            before=18.4,
-            planned=1.1,
-            lower_bound=1.1,
-            status="optimal",
-        )
+    rows = (
+        Move(key_group=kg(partition, app), source=source, target=target, state_bytes=100)
+        for partition, source, target in moves
     )
+    return PlanDecided(plan=a_plan(*rows, hosts=HOSTS))
 
 
 def published(actions: list[Action]) -> Publish:
@@ -110,15 +99,11 @@ def released(machine: ExecutionMachine) -> Handover:
     return handover(machine)
 
 
-PREPARE = Command(
-    cluster=CLUSTER,
-    kind=CommandKind.PREPARE,
-    epoch=Epoch(1, 2),
-    host=HOSTS[W1],
-    worker=W1,
+PREPARE = a_command(
+    CommandKind.PREPARE,
+    W1,
+    T0,
     app=APP,
-    issued_at=T0,
-    deadline=T0 + 60,
     handover="1.2-0",
     key_groups=(kg(0),),
     source=W0,
@@ -134,30 +119,14 @@ RELEASE = replace(
     deadline=T0 + 21,
     generation=7,
 )
-PREPARING = Handover(
-    id="1.2-0",
-    key_groups=(kg(0),),
-    previous=((W0,),),
-    source=W0,
-    target=W1,
-    source_host=HOSTS[W0],
-    target_host=HOSTS[W1],
+PREPARING = a_handover(
+    kg(0),
     state_bytes=100,
-    since=T0,
     phase=HandoverPhase.PREPARING,
     attempt=1,
     wake_at=T0 + 60 + ACK_GRACE_S,
     prepare=PREPARE,
 )
-BEGUN = Round(
-    plan="1.2",
-    app=APP,
-    reason="load distance 18.4 above 5.0",
-    status="optimal",
-    fallback=False,
-    before=18.4,
-    planned=1.1,
-    lower_bound=1.1,
-    started_at=T0,
-    handovers=(PREPARING,),
+BEGUN = a_round(
+    None, PREPARING, reason="load distance 18.4 above 5.0", before=18.4, planned=1.1, lower_bound=1.1, started_at=T0
 )

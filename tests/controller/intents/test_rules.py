@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
+from tests.controller.decider.hosted_job import APP, HostedJob
+from tests.controller.decider.test_rules import job as ruled_job
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.values.rules import followed, known_rules
 from trimtab_controller.execution.state import Execution
@@ -13,7 +14,7 @@ from trimtab_controller.intents.change import Asked, Change, ChangeRefused, Refu
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.intents import AddRule, Intent, TakenBack, decode_intent
-from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
+from trimtab_protocol.messages.names import Epoch
 from trimtab_protocol.messages.rules import MAX_RULES, Rule, RuleKind
 from trimtab_protocol.messages.status import RuleStatus, Status
 
@@ -32,14 +33,7 @@ def said(rule: Rule, at: float = 1.0) -> AddRule:
 
 def job() -> HostedJob:
     """8 key groups on two workers, w0 of which has the even ones."""
-    workers = [WorkerId("w0"), WorkerId("w1")]
-    return HostedJob(
-        machines={HostId(f"h{number}"): Machine(cores=4.0) for number in range(2)},
-        workers={worker: HostId(f"h{worker[1:]}") for worker in workers},
-        owners={kg(number): workers[number % 2] for number in range(8)},
-        rates={kg(number): 20.0 for number in range(8)},
-        rules=(FILE,),
-    )
+    return ruled_job(FILE, key_groups=8, workers=2)
 
 
 @pytest.fixture(scope="module")

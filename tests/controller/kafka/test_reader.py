@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 
+from tests.kafka_record import Record
 from trimtab_controller.kafka import intents
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import NotWrittenError, write_intents
@@ -19,35 +20,12 @@ from trimtab_protocol.messages.names import THE_PARTITION, Topics
 from trimtab_protocol.settings.kafka import KafkaSettings, Tls
 
 
-@dataclass
-class Record:
-    """As much of a Kafka message as is looked at; without a key it is the end of the partition."""
-
-    at: int
-    of: bytes | None = None
-
-    def topic(self) -> str:
-        return "acks"
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self.at
-
-    def key(self) -> bytes | None:
-        return self.of
-
-    def error(self) -> KafkaError | None:
-        return KafkaError(KafkaError._PARTITION_EOF) if self.of is None else None
-
-
 class Records:
-    """A consumer that has them all at once."""
+    """A consumer that has them all at once; the last one says that they end."""
 
     def __init__(self, *keys: bytes) -> None:
-        self._records = [Record(at, key) for at, key in enumerate(keys)]
-        self._records.append(Record(len(keys)))
+        self._records = [Record("acks", None, key, offset=at) for at, key in enumerate(keys)]
+        self._records.append(Record("acks", offset=len(keys), error=KafkaError(KafkaError._PARTITION_EOF)))
 
     def assign(self, positions: list[TopicPartition]) -> None:
         assert [(each.topic, each.partition) for each in positions] == [("acks", 0)]
@@ -68,17 +46,11 @@ def test_all_is_kept_or_of_some_keys_the_first_and_all_of_it_is_read() -> None:
 
 
 def test_which_topic_may_not_be_read_is_said() -> None:
-    @dataclass
-    class Refused(Record):
-        def error(self) -> KafkaError | None:
-            return KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Fetch from broker 1 failed")
-
-    class Closed(Records):
-        def consume(self, count: int, timeout: float) -> list[Record]:
-            return [Refused(0)]
-
+    refused = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Fetch from broker 1 failed")
+    records = Records()
+    records._records = [Record("acks", error=refused)]
     with pytest.raises(KafkaException, match="topic acks: this user has no right to read it; `trimtab acl` prints"):
-        drain(Closed(), [TopicPartition("acks", 0, 0)])
+        drain(records, [TopicPartition("acks", 0, 0)])
 
 
 class Partitions:

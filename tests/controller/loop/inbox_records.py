@@ -1,6 +1,7 @@
 """Records as they come from Kafka."""
 
 from tests.controller.decider import decider_situations as situations
+from tests.kafka_record import Headers, Record
 from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
 from trimtab_protocol.messages.codec import encoded
@@ -14,31 +15,6 @@ TOPICS = Topics("c")
 NOW = 1000.0
 APP = AppId("app")
 NOWHERE = ("--bootstrap", "127.0.0.1:1", "--cluster", "c")
-Headers = list[tuple[str, bytes]]
-
-
-class Record:
-    """As much of a Kafka message as the inbox looks at."""
-
-    def __init__(
-        self, topic: str, value: bytes | None, key: bytes | None = b"k", headers: Headers | None = None
-    ) -> None:
-        self._topic, self._value, self._key, self._headers = topic, value, key, headers
-
-    def topic(self) -> str:
-        return self._topic
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def key(self) -> bytes | None:
-        return self._key
-
-    def headers(self) -> Headers | None:
-        return self._headers
-
-    def offset(self) -> int:
-        return 7
 
 
 def an_ack(**changes: object) -> Ack:

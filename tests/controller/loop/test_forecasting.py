@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.controller.loop.inbox_records import TOPICS, Record
+from tests.controller.loop.inbox_records import TOPICS
+from tests.kafka_record import Record
 from tests.narrow import not_none
 from trimtab_controller.decider.memory.forecasts import (
     DAY,

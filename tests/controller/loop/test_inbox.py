@@ -15,12 +15,11 @@ from tests.controller.loop.inbox_records import (
     TOPICS,
     TRUSTED,
     Garbled,
-    Headers,
-    Record,
     a_window,
     an_ack,
     placed,
 )
+from tests.kafka_record import Headers, Record
 from tests.narrow import not_none
 from trimtab_controller.decider.events import CLOCK_TOLERANCE_S, HostsRevoked, IntentsChanged
 from trimtab_controller.execution.events import AckSeen

@@ -7,8 +7,9 @@ import pytest
 from tests.controller.decider.decider_situations import a_round
 from tests.controller.decider.deciders import BALANCED, window
 from tests.controller.decider.talking_job import HEAD, TAIL, TalkingJob
-from tests.controller.loop.inbox_records import APP, TOPICS, Record
+from tests.controller.loop.inbox_records import APP, TOPICS
 from tests.controller.loop.test_events import status
+from tests.kafka_record import Record
 from tests.narrow import of_type
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.machine import Decider

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.decider_situations import a_handover, a_plan, a_round
+from tests.controller.decider.decider_situations import a_handover, a_node, a_plan, a_round, a_scaling, a_window
 from tests.controller.execution.execution_transcripts import PREPARE
 from tests.controller.loop.inbox_records import APP, NOW, TOPICS, an_ack
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
@@ -15,18 +15,17 @@ from trimtab_controller.decider.values.decision import Planned, Skip
 from trimtab_controller.decider.values.reasons import SkipReason
 from trimtab_controller.decider.values.settings import Requirements, Settings
 from trimtab_controller.execution.journal import Flaw, Hold
-from trimtab_controller.execution.state import Execution, HandoverPhase, Round, ScalingPhase, WorkerScaling
+from trimtab_controller.execution.state import Execution, HandoverPhase, Round, ScalingPhase
 from trimtab_controller.loop.publications import status_record
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.plan import Collocation, Move
 from trimtab_protocol.messages.codec import decoded, encoded
-from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
 from trimtab_protocol.messages.decode import MAX_NUMBER, BadMessage, Fault
 from trimtab_protocol.messages.intents import AddRule
-from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import MAX_COUNT, WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
-from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 from trimtab_protocol.messages.status import AppStatus, Status
 
 
@@ -96,28 +95,13 @@ def test_the_board_names_no_rule_that_has_ended_by_itself() -> None:
 
 def test_the_board_shows_what_workers_use_and_what_is_wrong() -> None:
     decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
-    node = NodeWindow(
-        worker=WorkerId("w0"), host=HostId("h0"), app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0,
-        cpu=0.3, complete=True, steering=True,
-    )  # fmt: skip
+    node = a_node("w0", app=APP, capacity=0.25)
     away = replace(node, worker=WorkerId("w1"), app=None, state=WorkerState.AWAY, cpu=None, steering=False)
-    start = Command(
-        cluster="c", kind=CommandKind.START, epoch=Epoch(1, 2), host=node.host, worker=away.worker, app=None,
-        issued_at=NOW, deadline=NOW + 1,
-    )  # fmt: skip
-    refused = WorkerScaling(command=start, phase=ScalingPhase.FAILED, at=NOW, detail="w1 on h0: not_configured")
+    start = a_scaling(CommandKind.START, away.worker, NOW, ScalingPhase.FAILED, host=node.host)
+    refused = replace(start, detail="w1 on h0: not_configured")
     for number in range(3):
-        at_ms = round(NOW * 1000) + 10_000 * number
-        decider.on_event(
-            at_ms / 1000.0 + 10.0,
-            SnapshotArrived(
-                snapshot=Snapshot(
-                    cluster="c", start_ms=at_ms, end_ms=at_ms + 10_000, published_ms=at_ms, hosts_seen=1,
-                    hosts_expected=1, watermark_ms=None, late_rows=0, nodes=(node, away),
-                )
-            ),
-        )  # fmt: skip
-
+        end_s = NOW + 10.0 * (number + 1)
+        decider.on_event(end_s, SnapshotArrived(snapshot=a_window(end_s, (node, away), ())))
     present = Execution(generation=1, scalings={away.worker: refused})
     status = StatusBuilder("c", acting=True).status(NOW, decider, present, {})
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from tests.narrow import not_none
+from tests.waiting import wait_for
 from trimtab_controller.configuration import decode
 from trimtab_controller.decider.values.scaling import ScalingSettings
 from trimtab_controller.leadership.machine import CandidateRole
@@ -71,11 +72,8 @@ def test_a_process_that_has_ended_is_told_until_it_has_run_for_a_minute() -> Non
 LISTENING = "import sys; [print(line.strip(), file=open(sys.argv[1], 'a'), flush=True) for line in sys.stdin]"
 
 
-def wait_for(told: Path, *lines: str) -> None:
-    deadline = time.monotonic() + 60
-    while not told.exists() or told.read_text().split() != list(lines):
-        assert time.monotonic() < deadline, told.read_text() if told.exists() else "nothing was told"
-        time.sleep(0.02)
+def wait_until_told(told: Path, *lines: str) -> None:
+    wait_for(lambda: told.exists() and told.read_text().split() == list(lines), f"{lines}", log=told.read_text)
 
 
 def test_a_warm_stream_is_told_who_leads_and_a_restarted_one_again(tmp_path: Path) -> None:
@@ -84,18 +82,18 @@ def test_a_warm_stream_is_told_who_leads_and_a_restarted_one_again(tmp_path: Pat
     child = StreamProcess([sys.executable, "-c", LISTENING, str(told)], lambda: clock[0], warm=True)
     child.lead()
     child.tick()
-    wait_for(told, "lead")
+    wait_until_told(told, "lead")
     process = not_none(child._process)
     process.kill()
     process.wait()
     child.tick()
     clock[0] += 100
     child.tick()
-    wait_for(told, "lead", "lead")
+    wait_until_told(told, "lead", "lead")
     child.stand_by()
-    wait_for(told, "lead", "lead", "stand-by")
+    wait_until_told(told, "lead", "lead", "stand-by")
     child.lead()
-    wait_for(told, "lead", "lead", "stand-by", "lead")
+    wait_until_told(told, "lead", "lead", "stand-by", "lead")
     child.close()
 
 
@@ -131,11 +129,7 @@ def program(hooks: list[Hook], text: str, timeout_s: float = 60.0) -> Hook:
 
 
 def result(hook: Hook) -> HookResult:
-    deadline = time.monotonic() + 60.0
-    while (found := hook.poll()) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
+    return not_none(wait_for(hook.poll, "it ends", every_s=0.02))
 
 
 def test_it_gets_what_is_wanted_in_its_environment_and_never_a_shell(hooks: list[Hook], tmp_path: Path) -> None:
@@ -187,10 +181,7 @@ def test_one_that_takes_too_long_is_ended_with_its_children(hooks: list[Hook], t
     hook._clock = lambda: time.monotonic() + 120.0
     assert result(hook) == HookResult(APP, "not done after 60 s")
     pid = int(pids.read_text())
-    deadline = time.monotonic() + 60.0
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "its end")
     assert pid != os.getpid()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.kafka_record import Record
 from trimtab_controller.cli import main
 from trimtab_controller.kafka import reader
 from trimtab_controller.kafka.placements import placements_signed_by
@@ -98,39 +99,24 @@ OLD, NEW, STRANGER = (SigningKey.generate() for _ in range(3))
 TOPICS = Topics("c")
 
 
-class Record:
-    """As much of a Kafka message as is looked at."""
-
-    def __init__(self, app: str, number: int | None, *signers: SigningKey) -> None:
-        value = None
-        if number is not None:
-            value = encoded(Placement(cluster="c", app=AppId(app), epoch=Epoch(1, number), owners={}))
-        self._key, self._value = app.encode(), value
-        covered = Envelope(topic=TOPICS.placement, key=self._key, value=value or b"")
-        self._headers = [each.sign(covered) for each in signers]
-
-    def topic(self) -> str:
-        return TOPICS.placement
-
-    def key(self) -> bytes:
-        return self._key
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def headers(self) -> list[tuple[str, bytes]]:
-        return self._headers
+def placed(app: str, number: int | None, *signers: SigningKey) -> Record:
+    """A placement as it is found on the topic; without a number, it was deleted."""
+    value = None
+    if number is not None:
+        value = encoded(Placement(cluster="c", app=AppId(app), epoch=Epoch(1, number), owners={}))
+    covered = Envelope(topic=TOPICS.placement, key=app.encode(), value=value or b"")
+    return Record(TOPICS.placement, value, app.encode(), [each.sign(covered) for each in signers])
 
 
 @pytest.mark.parametrize(
     ("records", "found"),
     [
         ([], {}),
-        ([Record("a", 1, OLD), Record("b", 1, OLD), Record("a", 1, NEW)], {"a": NEW, "b": OLD}),
-        ([Record("a", 1, NEW), Record("a", 2, STRANGER), Record("a", 3)], {"a": NEW}),
-        ([Record("a", 1, STRANGER)], {}),
-        ([Record("a", 1, OLD), Record("a", None)], {"a": OLD}),
-        ([Record("a", 1, OLD, NEW)], {}),
+        ([placed("a", 1, OLD), placed("b", 1, OLD), placed("a", 1, NEW)], {"a": NEW, "b": OLD}),
+        ([placed("a", 1, NEW), placed("a", 2, STRANGER), placed("a", 3)], {"a": NEW}),
+        ([placed("a", 1, STRANGER)], {}),
+        ([placed("a", 1, OLD), placed("a", None)], {"a": OLD}),
+        ([placed("a", 1, OLD, NEW)], {}),
     ],
     ids=["none", "signed anew", "forged later", "forged", "deleted by somebody", "two signatures"],
 )

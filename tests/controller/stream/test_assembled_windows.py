@@ -443,16 +443,10 @@ def some_rows(draw: random.Random) -> list[Row]:
     found = {}
     for _ in range(draw.randrange(1, 40)):
         worker = draw.choice(list(WORKERS))
-        row = Row(
-            start_ms=0,
-            kind=Kind.KEY_GROUP,
-            host=WORKERS[worker],
-            worker=worker,
+        row = key_group(0, host(WORKERS[worker], 0, 1.0), owner=worker)._replace(
             app=draw.choice(["b", "ab", "a"]),
             operator=draw.choice(["sums", "s", "counts"]),
             partition=draw.choice([0, 1, 2, MAX_PARTITIONS]),
-            target_operator=None,
-            target_partition=None,
             samples=draw.randrange(1, 4),
             last_ms=draw.randrange(3),
             covered_s=draw.randrange(1, 8) / 2,

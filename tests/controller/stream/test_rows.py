@@ -5,25 +5,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.controller.stream.assembler_situations import host, key_group
 from trimtab_controller.stream.measures import KEYS, KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Kind, Row
 from trimtab_controller.stream.rows import SCHEMA, added, left_out_row, of_kind, table_of
 from trimtab_protocol.messages.decode import Fault
 
 
 def row(partition: int | None, **fields: Any) -> Row:
-    plain = Row(
-        start_ms=10_000,
-        kind=Kind.KEY_GROUP,
-        host="h0",
-        worker="w0",
-        app="app",
-        operator="sums",
+    plain = key_group(0, host("h0", 10_000, 3.0, last_ms=19_500))._replace(
         partition=partition,
-        target_operator=None,
-        target_partition=None,
-        samples=3,
-        last_ms=19_500,
-        covered_s=3.0,
         sums=(0.5, 10.0, None, None, 2.0**52),
         known_s=(3.0, 3.0, 0.0, 0.0, 3.0),
         levels=(4096.0, None, 1.0, None, None, None, None, None),
@@ -99,9 +89,9 @@ def test_each_kind_has_the_columns_that_it_uses() -> None:
         }
     ]
     (pair,) = of_kind(table, Kind.PAIR).to_pylist()
-    assert [pair[name] for name in (*KEYS[Kind.PAIR], "sum_1")] == ["h0", None, "app", "sums", 4, "out", 7, 10.0]
+    assert [pair[name] for name in (*KEYS[Kind.PAIR], "sum_1")] == ["h0", None, "app", "count", 4, "out", 7, 10.0]
     (group,) = of_kind(table, Kind.KEY_GROUP).to_pylist()
-    assert [group[name] for name in (*KEYS[Kind.KEY_GROUP], "sum_4")] == ["h0", "w0", "app", "sums", 1, 2.0**52]
+    assert [group[name] for name in (*KEYS[Kind.KEY_GROUP], "sum_4")] == ["h0", "w0", "app", "count", 1, 2.0**52]
     assert of_kind(table, Kind.WORKER).num_rows == 0
 
 

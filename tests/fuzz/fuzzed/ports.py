@@ -25,6 +25,7 @@ from tests.fuzz.fuzzed.samples import (
     W0,
 )
 from tests.fuzz.fuzzed.wire import ENTRIES, chunks_of, headers_of, sealed_entry, write_intent
+from tests.kafka_record import Record
 from trimtab_agent.commands.verifier import CommandVerifier
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.channel import Channel
@@ -41,32 +42,7 @@ TOPICS = Topics(CLUSTER)
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """As much of confluent-kafka's as is looked at."""
-
-    of: str
-    at: bytes | None
-    content: bytes | None
-    heads: list[tuple[str, bytes | None]]
-
-    def topic(self) -> str:
-        return self.of
-
-    def key(self) -> bytes | None:
-        return self.at
-
-    def value(self) -> bytes | None:
-        return self.content
-
-    def headers(self) -> list[tuple[str, bytes | None]]:
-        return self.heads
-
-    def offset(self) -> int:
-        return 0
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
+class ReadRecord:
     """As much of aiokafka's as is looked at."""
 
     topic: str
@@ -98,7 +74,7 @@ def inbox(topic: str) -> Callable[[bytes], Any]:
 
     def take(data: bytes) -> Any:
         key, heads, value = parted(data, 3)
-        return counted(box.rejected, lambda: box.take(Message(topic, key or None, value or None, headers_of(heads))))
+        return counted(box.rejected, lambda: box.take(Record(topic, value or None, key or None, headers_of(heads))))
 
     return take
 
@@ -132,7 +108,7 @@ def channel(topic: str) -> Callable[[bytes], Any]:
     def take(data: bytes) -> Any:
         key, signature, value = parted(data, 3)
         heads = ((HEADER, signature),) if signature else ()
-        return counted(board.refused, lambda: line._dispatch(Record(topic, key, value or None, heads)))
+        return counted(board.refused, lambda: line._dispatch(ReadRecord(topic, key, value or None, heads)))
 
     return take
 

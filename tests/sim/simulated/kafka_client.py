@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import ConfigResource
 
-from tests.sim.simulated.broker import Broker, Headers, Stored, Unsent
+from tests.kafka_record import Record
+from tests.sim.simulated.broker import Broker, Headers, Unsent
 from trimtab_protocol.messages.names import Topics, topic_settings
 
 OFFSET_BEGINNING = -2
@@ -56,35 +57,6 @@ running: list[Process] = []
 """Whose code runs now, innermost last: clients belong to it."""
 
 
-class SimulatedMessage:
-    """A record, or the news that there is none left."""
-
-    def __init__(self, record: Stored | None, topic: str = "", offset: int = 0) -> None:
-        self._record = record
-        self._topic, self._offset = (record.topic, record.offset) if record else (topic, offset)
-
-    def error(self) -> KafkaError | None:
-        return None if self._record else KafkaError(KafkaError._PARTITION_EOF)
-
-    def topic(self) -> str:
-        return self._topic
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def key(self) -> bytes | None:
-        return self._record.key if self._record else None
-
-    def value(self) -> bytes | None:
-        return self._record.value if self._record else None
-
-    def headers(self) -> Headers | None:
-        return self._record.headers if self._record else None
-
-
 class SimulatedConsumer:
     """Reads from where it was assigned to."""
 
@@ -118,21 +90,21 @@ class SimulatedConsumer:
         check_connected(self._process)
         return 0, self._process.broker.end(place.topic)
 
-    def consume(self, count: int, timeout: float = 0.0) -> list[SimulatedMessage]:
+    def consume(self, count: int, timeout: float = 0.0) -> list[Record]:
         if not self._process.connected:
             if self._tells_end:
                 self._process.block(timeout)
             return []
-        messages: list[SimulatedMessage] = []
+        messages: list[Record] = []
         for topic, position in self.positions.items():
             for record in self._process.broker.read(topic, position)[: count - len(messages)]:
-                messages.append(SimulatedMessage(record))
+                messages.append(Record(topic, record.value, record.key, record.headers, offset=record.offset))
                 self.positions[topic] = record.offset + 1
             end = self._process.broker.end(topic)
             if self._tells_end and topic not in self._at_end and len(messages) < count:
                 self._at_end.add(topic)
                 self.positions[topic] = end
-                messages.append(SimulatedMessage(None, topic, end))
+                messages.append(Record(topic, offset=end, error=KafkaError(KafkaError._PARTITION_EOF)))
         return messages
 
     def close(self) -> None:

@@ -28,6 +28,12 @@ def sample(operator: str, partition: int, worker: str, cpu_s: float | None) -> K
     )
 
 
+def measured(operator: str, partition: int, worker: str, cpu: float | None, **more: Any) -> KeyGroupWindow:
+    return KeyGroupWindow(
+        key_group=group(operator, partition), worker=WorkerId(worker), covered_s=1.0, cpu=cpu, tuples_in_s=None, **more
+    )
+
+
 REPORT = Report(
     cluster="c",
     host=HostId("h0"),
@@ -59,14 +65,7 @@ SNAPSHOT = Snapshot(
     watermark_ms=None,
     late_rows=0,
     key_groups=tuple(
-        KeyGroupWindow(
-            key_group=group(operator, partition),
-            worker=WorkerId(f"w{partition}"),
-            covered_s=1.0,
-            cpu=cpu,
-            tuples_in_s=None,
-            state_bytes=2**60 + partition,
-        )
+        measured(operator, partition, f"w{partition}", cpu, state_bytes=2**60 + partition)
         for operator, partition, cpu in (("a", 0, 0.5), ("a", 1, None), ("b", 0, 0.25))
     ),
     pairs=(
@@ -151,14 +150,7 @@ def test_a_bad_block_of_a_snapshot_is_refused(change: Change, path: str) -> None
 
 def test_a_table_of_key_groups_is_a_sequence_of_its_rows() -> None:
     rows = [
-        KeyGroupWindow(
-            key_group=group(operator, partition),
-            worker=WorkerId(worker),
-            covered_s=2.0,
-            cpu=cpu,
-            tuples_in_s=None,
-            backlog=partition,
-        )
+        measured(operator, partition, worker, cpu, backlog=partition)
         for operator, partition, worker, cpu in (("b", 1, "w1", 0.5), ("b", 0, "w0", None), ("a", 7, "w1", 0.0))
     ]
     table = KeyGroupTable.of(rows)

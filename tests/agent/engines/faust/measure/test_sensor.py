@@ -6,10 +6,10 @@ from typing import Any
 
 import faust
 import pytest
-from faust import streams
 from faust.events import Event
 from faust.types import TP, Message
 
+from tests.agent.engines.faust.steered import processing
 from trimtab_agent.engines.faust.measure.sensor import IntervalCounts, KeyGroupSensor, MessageCount
 
 SOURCE, MIDDLE, LOG = TP("in", 3), TP("mid", 5), TP("log", 5)
@@ -53,9 +53,8 @@ def send(sensor: KeyGroupSensor, target: TP, size: tuple[int, int] = (2, 8)) -> 
 def at_source() -> Iterator[Event]:
     """The task works on an event of SOURCE."""
     current = event(SOURCE)
-    token = streams._current_event.set(weakref.ref(current))
-    yield current
-    streams._current_event.reset(token)
+    with processing(current):
+        yield current
 
 
 def test_received_messages_count_with_key_and_value(sensor: KeyGroupSensor):

@@ -41,20 +41,6 @@ def test_an_answer_says_what_is_kept_new_and_lost() -> None:
     assert not member.keeps(1.2)
 
 
-def test_a_leader_that_does_not_keep_in_place_makes_members_revoke() -> None:
-    member: MemberInPlace[int] = MemberInPlace(Fence(10.0, 30.0))
-    member.claim({1})
-    member.joined(5, 1.0)
-    change = member.synced_with({1}, 1.1, in_place=False)
-    assert not change.lost
-    assert member.doubt is not None
-    member.claim(None)  # it has revoked
-    member.joined(6, 2.0)
-    member.synced_with({1}, 2.1, in_place=True)
-    member.settled()
-    assert member.keeps(2.2)
-
-
 def test_good_heartbeats_without_a_sync_do_not_keep_the_fence_open() -> None:
     fence = Fence(10.0, 30.0)
     member: MemberInPlace[int] = MemberInPlace(fence)

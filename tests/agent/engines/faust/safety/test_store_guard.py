@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import uuid
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -16,11 +15,10 @@ import pytest
 from aiokafka.errors import CorruptRecordException, InvalidTimestampError
 from aiokafka.partitioner import DefaultPartitioner
 from faust.exceptions import PartitionsMismatch
-from faust.streams import _current_event
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
-from tests.agent.engines.faust.steered import consumer_of, nothing, transport_of
+from tests.agent.engines.faust.steered import consumer_of, nothing, processing, transport_of
 from trimtab_agent.engines.faust.group.routes import Routes
 from trimtab_agent.engines.faust.safety.fence import WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import LateWrite, StateBreach, StoreGuard
@@ -296,11 +294,8 @@ class Event:
 
 def within(event: Event, do: Callable[[], object]) -> None:
     """Do it while this event is processed."""
-    token = _current_event.set(weakref.ref(event))
-    try:
+    with processing(event):
         do()
-    finally:
-        _current_event.reset(token)
 
 
 def write(app: Any, tp: TP, offset: int = 12) -> None:

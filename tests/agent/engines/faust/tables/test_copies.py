@@ -182,6 +182,22 @@ async def test_without_a_change_it_looks_again_and_while_the_broker_is_away(
     assert found == [(Copy(SUMS, 1, 10),)] * 3, "what it knows stays"
 
 
+def opens_with_its_rows(
+    folder: Path, *, end: int, since: int | None = None, begins: int | None = None, oldest_s: float = 0.0,
+    written_at: float | None = None,
+) -> bool:  # fmt: skip
+    """Whether a database with the records up to 7 still has its rows and its offset once it has been opened."""
+    store = Store(folder, "sums")
+    store.write(3, 7)
+    for path in store.partition_path(3).iterdir():
+        os.utime(path, None if written_at is None else (written_at, written_at))
+    opened = open_database(store, 3, end=end, since=since, oldest_s=oldest_s, begins=begins)
+    found = {opened.get(key) is not None for key in (b"key", KEY)}
+    opened.close()
+    assert len(found) == 1, "both, or neither"
+    return found.pop()
+
+
 @pytest.mark.parametrize(
     ("age_s", "end", "kept"),
     [(MAX_AGE_S + 60, 9, False), (MAX_AGE_S - 60, 9, True), (MAX_AGE_S + 60, 8, True)],
@@ -190,16 +206,8 @@ async def test_without_a_change_it_looks_again_and_while_the_broker_is_away(
 def test_an_old_database_that_lacks_records_is_restored_from_the_beginning(
     tmp_path: Path, age_s: float, end: int, kept: bool
 ) -> None:
-    store = Store(tmp_path, "sums")
-    store.write(3, 7)
     now = time.time()
-    for path in store.partition_path(3).iterdir():
-        os.utime(path, (now - age_s, now - age_s))
-
-    opened = open_database(store, 3, end=end, since=None, oldest_s=now - MAX_AGE_S)
-
-    assert (opened.get(b"key") is not None, opened.get(KEY) is not None) == (kept, kept)
-    opened.close()
+    assert opens_with_its_rows(tmp_path, end=end, written_at=now - age_s, oldest_s=now - MAX_AGE_S) is kept
 
 
 @pytest.mark.parametrize(("since", "kept"), [(8, True), (7, False), (0, False), (None, True)])
@@ -207,13 +215,7 @@ def test_a_database_of_another_changelog_is_restored_from_the_beginning(
     tmp_path: Path, since: int | None, kept: bool
 ) -> None:
     """It has the records up to 7, so the first one since it was written is 8 or later, unless the topic is new."""
-    store = Store(tmp_path, "sums")
-    store.write(3, 7)
-
-    opened = open_database(store, 3, end=20, since=since, oldest_s=0.0)
-
-    assert (opened.get(b"key") is not None, opened.get(KEY) is not None) == (kept, kept)
-    opened.close()
+    assert opens_with_its_rows(tmp_path, end=20, since=since) is kept
 
 
 @pytest.mark.parametrize(("begins", "end", "kept"), [(8, 20, True), (9, 20, False), (20, 20, True), (None, 20, True)])
@@ -221,13 +223,7 @@ def test_a_copy_that_may_have_closed_windows_is_restored_from_the_beginning(
     tmp_path: Path, begins: int | None, end: int, kept: bool
 ) -> None:
     """It has the records up to 7.  If all later ones have expired, nobody has more."""
-    store = Store(tmp_path, "sums")
-    store.write(3, 7)
-
-    opened = open_database(store, 3, end=end, since=None, oldest_s=0.0, begins=begins)
-
-    assert (opened.get(b"key") is not None) == kept
-    opened.close()
+    assert opens_with_its_rows(tmp_path, end=end, begins=begins) is kept
 
 
 def test_a_database_that_is_not_there_is_made(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import operator
-import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import Any
 
 import faust
 import pytest
-from faust.streams import _current_event
 from faust.types import TP
 
-from tests.agent.engines.faust.steered import consumer_of, transport_of
+from tests.agent.engines.faust.steered import consumer_of, processing, transport_of
 from trimtab_agent.engines.faust.group.operators import AppOperator
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.safety.fence import uptime
@@ -96,12 +94,8 @@ class Worker:
         self.during(partition, at, lambda: table[key].apply(operator.add, 1))
 
     def during(self, partition: int, at: float, do: Callable[[], Any]) -> Any:
-        event = Event(partition, at)
-        token = _current_event.set(weakref.ref(event))
-        try:
+        with processing(Event(partition, at)):
             return do()
-        finally:
-            _current_event.reset(token)
 
     async def look(self, times: int = 2) -> None:
         """What Faust does every `table_cleanup_interval`; twice: in between the partition was not written."""

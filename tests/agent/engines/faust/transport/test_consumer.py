@@ -115,6 +115,28 @@ def queued(consumer: SteeredConsumer, *events: Event) -> Channel:
     return channel
 
 
+def in_work(consumer: SteeredConsumer, tp: TP, *offsets: int, agents: int = 1) -> list[ConsumerMessage]:
+    """Messages that so many agents have begun; the consumer knows them while somebody holds them."""
+    made = [ConsumerMessage(*tp, offset, 1.0, 0, None, b"k", b"1", None, tp=tp) for offset in offsets]
+    for message in made:
+        message.refcount = agents
+    consumer._unacked_messages.update(made)
+    return made
+
+
+def reader(
+    consumer: SteeredConsumer, current: ConsumerMessage | None, *waiting: ConsumerMessage, enable_acks: bool = False
+) -> Any:
+    """An agent that reads `ONE`: it works on a message, and has yet to take others."""
+    channel = queued(consumer, *(SimpleNamespace(message=each) for each in waiting))  # type: ignore[arg-type]
+    channel.topics = [ONE.topic]  # type: ignore[attr-defined]
+    event = None if current is None else SimpleNamespace(message=current)
+    stream = Stream(channel, event, enable_acks=enable_acks)
+    consumer.first_streams.add(stream)
+    actor = SimpleNamespace(actor_task=None, stream=stream)
+    return SimpleNamespace(concurrency=1, _actors=[actor], supervisor=None)
+
+
 @dataclass(frozen=True)
 class Record:
     """As much of a fetched record as is looked at before Faust's message is made of it."""
@@ -199,24 +221,12 @@ async def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknow
         told.append(what)
         raise ConnectionError("where it tells errors")
 
-    consumer.app.topics._acking_topics.update({ONE.topic, "other"})
-    begun = [
-        ConsumerMessage(*tp, offset, 1.0, 0, None, b"k", b"1", None, tp=tp)
-        for tp, offset in ((ONE, 10), (ONE, 11), (ONE, 12), (TP("other", 1), 7))
-    ]
-    for message in begun:
-        message.refcount = 2 if message.offset == 12 else 1  # another agent works on that one, too
-        consumer._unacked_messages.add(message)
-    stream = SimpleNamespace(
-        enable_acks=enable_acks,
-        _processors=processors,
-        channel=SimpleNamespace(topics=[ONE.topic], queue=SimpleNamespace(_queue=[])),
-        current_event=SimpleNamespace(message=begun[1]),
-        _next=None,
-    )
-    stream.get_active_stream = stream.get_root_stream = lambda: stream
-    actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
-    agent = SimpleNamespace(concurrency=concurrency, _actors=[actor], supervisor=None)
+    consumer.app.topics._acking_topics.add("other")
+    begun = [*in_work(consumer, ONE, 10, 11), *in_work(consumer, ONE, 12, agents=2)]
+    begun += in_work(consumer, TP("other", 1), 7)
+    agent = reader(consumer, begun[1], enable_acks=enable_acks)
+    agent.concurrency, agent._actors[0].actor_task = concurrency, asyncio.current_task()
+    agent._actors[0].stream._processors = processors
     await consumer._let_go_at_error(agent, NO_RENEWAL, on_error)(agent, ValueError())
     assert sorted(message.offset for message in begun if message.acked) == done
 
@@ -229,24 +239,17 @@ async def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknow
 @pytest.mark.parametrize("how", ["supervisor", "on_error"])
 async def test_an_event_for_which_an_agent_ends_the_worker_is_done_again(consumer: SteeredConsumer, how: str) -> None:
     """Who acknowledges by hand and ends the worker at an error wants to lose none."""
-    consumer.app.topics._acking_topics.add(ONE.topic)
     give(consumer, ONE, 10, 11)
-    message = ConsumerMessage(*ONE, 10, 1.0, 0, None, b"k", b"1", None, tp=ONE)
-    message.refcount = 1
-    consumer._unacked_messages.add(message)
+    [message] = in_work(consumer, ONE, 10)
     finish(consumer, ONE, 11)
 
     async def crash(*_: Any) -> None:
         if how == "on_error":
             consumer.app._crashed.set()
 
-    channel = queued(consumer)
-    channel.topics = [ONE.topic]  # type: ignore[attr-defined]
-    stream = Stream(channel, SimpleNamespace(message=message), enable_acks=False)
-    consumer.first_streams.add(stream)
-    actor = SimpleNamespace(actor_task=asyncio.current_task(), stream=stream)
-    supervisor = CrashingSupervisor() if how == "supervisor" else None
-    agent = SimpleNamespace(concurrency=1, _actors=[actor], supervisor=supervisor)
+    agent = reader(consumer, message)
+    agent._actors[0].actor_task = asyncio.current_task()
+    agent.supervisor = CrashingSupervisor() if how == "supervisor" else None
     await consumer._let_go_at_error(agent, NO_RENEWAL, crash)(agent, ValueError())
     consumer.app._crashed.set()
     await asyncio.wait_for(consumer.finish(), 5.0)
@@ -259,28 +262,13 @@ async def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_o
     consumer: SteeredConsumer,
 ) -> None:
     """Two agents read one topic.  The one that takes batches fails, and what it has begun is done when both have."""
-    app = consumer.app
-    app.topics._acking_topics.add(ONE.topic)
-    begun = {n: ConsumerMessage(*ONE, n, 1.0, 0, None, b"k", b"1", None, tp=ONE) for n in range(10, 15)}
-    for message in begun.values():
-        message.refcount = 1
-        consumer._unacked_messages.add(message)
-
-    def reader(queued: list[int], current: int | None, *, enable_acks: bool) -> Any:
-        channel = Channel(app, [SimpleNamespace(message=begun[offset]) for offset in queued])  # type: ignore[misc]
-        channel.topics = [ONE.topic]  # type: ignore[attr-defined]
-        app.topics._tp_index[ONE].add(channel)
-        event = None if current is None else SimpleNamespace(message=begun[current])
-        stream = Stream(channel, event, enable_acks=enable_acks)
-        consumer.first_streams.add(stream)
-        actor = SimpleNamespace(actor_task=None, stream=stream)
-        return SimpleNamespace(concurrency=1, _actors=[actor], supervisor=None)
-
+    begun = {message.offset: message for message in in_work(consumer, ONE, *range(10, 15))}
     # The first has not taken 14; the other works on 12, has not taken 13, and 11 has passed both but for the failed.
-    failing, other = reader([14], 11, enable_acks=False), reader([13], 12, enable_acks=True)
+    failing = reader(consumer, begun[11], begun[14])
+    other = reader(consumer, begun[12], begun[13], enable_acks=True)
     failing._actors[0].stream._processors = [add_to_buffer]
     begun[13].refcount = 2
-    app.agents = {"failing": failing, "other": other}
+    consumer.app.agents = {"failing": failing, "other": other}
 
     failing._actors[0].actor_task = asyncio.current_task()
     await consumer._let_go_at_error(failing, NO_RENEWAL, None)(failing, ValueError())
@@ -303,21 +291,11 @@ async def test_what_another_agent_has_yet_to_do_does_not_count_as_done_because_o
 def test_two_agents_that_fail_with_one_event_do_not_wait_for_each_other(
     consumer: SteeredConsumer, unknown: bool
 ) -> None:
-    app = consumer.app
-    app.topics._acking_topics.add(ONE.topic)
-    message = ConsumerMessage(*ONE, 10, 1.0, 0, None, b"k", b"1", None, tp=ONE)
-    message.refcount = 1
-    consumer._unacked_messages.add(message)
+    [message] = in_work(consumer, ONE, 10)
     for _ in range(2):
-        channel = Channel(app, [])
-        channel.topics = [ONE.topic]  # type: ignore[attr-defined]
-        app.topics._tp_index[ONE].add(channel)
-        stream = Stream(channel, None, enable_acks=False)
-        consumer.first_streams.add(stream)
-        agent = SimpleNamespace(concurrency=1, _actors=[SimpleNamespace(actor_task=None, stream=stream)])
-        consumer._count_as_failed(agent, message)
+        consumer._count_as_failed(reader(consumer, None), message)
     if unknown:
-        app.topics._tp_index[ONE].add(Channel(app, []))
+        queued(consumer)
 
     consumer._let_go_of_failed()
     assert message.acked is not unknown
@@ -325,12 +303,10 @@ def test_two_agents_that_fail_with_one_event_do_not_wait_for_each_other(
 
 def test_what_is_not_finished_in_time_is_done_again_and_writes_no_more(consumer: SteeredConsumer) -> None:
     """Faust would wait for it without end; the group would put the worker out, and SIGTERM would not end it."""
-    consumer.app.topics._acking_topics.add(ONE.topic)
     consumer._writes_from[ONE] = 10
     give(consumer, ONE, 10, 11)
-    hangs, again = (ConsumerMessage(*ONE, 10, 1.0, 0, None, b"k", b"1", None, tp=ONE) for _ in range(2))
-    hangs.refcount = again.refcount = 1
-    consumer._unacked_messages.add(hangs)
+    hangs, again = in_work(consumer, ONE, 10, 10)
+    consumer._unacked_messages.remove(again)
     finish(consumer, ONE, 11)
     assert not consumer.is_late(hangs)
 
@@ -388,13 +364,13 @@ def test_the_same_is_told_of_an_agent_that_takes_no_event_any_more(consumer: Ste
     consumer.watcher = SimpleNamespace(tell=lambda *what: told.append(what))  # type: ignore[assignment]
     give(consumer, ONE, 10, 11)
     give(consumer, OTHER, 5)
-    begun = [ConsumerMessage(*ONE, n, 1.0, 0, None, b"k", b"1", None, tp=ONE) for n in (10, 11)]
-    consumer._unacked_messages.update(begun)
+    begun = in_work(consumer, ONE, 10, 11, agents=0)
     consumer.tell_of_gaps(1_000.0)
     consumer.tell_of_gaps(1_001.0 + UNACKNOWLEDGED_S)
     assert len(told) == 1
     assert told[0][1] is not None
     assert told[0][1].startswith("in/1 offset 10 is not acknowledged since 1970-01-01 00:16 UTC")
+    assert {message.acked for message in begun} == {False}
 
 
 def test_what_was_not_committed_is_committed_later_also_without_new_events(

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
@@ -21,11 +20,10 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
 from faust.exceptions import ProducerSendError
-from faust.streams import _current_event
 from faust.transport.drivers.aiokafka import Producer
 from faust.types import TP
 
-from tests.agent.engines.faust.steered import transport_of
+from tests.agent.engines.faust.steered import processing, transport_of
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.safety.troubles import Trouble
@@ -594,13 +592,9 @@ def test_the_event_whose_record_is_impossible_is_named() -> None:
     class Event:
         message = SimpleNamespace(tp=TP("in", 3), offset=187)
 
-    event = Event()
-    token = _current_event.set(weakref.ref(event))
-    try:
-        with pytest.raises(ImpossibleRecord, match="a record of out with key b'k', event in/3 offset 187: found a int"):
-            buffered(b"k", 7)
-    finally:
-        _current_event.reset(token)
+    told = "a record of out with key b'k', event in/3 offset 187: found a int"
+    with processing(Event()), pytest.raises(ImpossibleRecord, match=told):
+        buffered(b"k", 7)
 
 
 @pytest.mark.parametrize(
