@@ -42,7 +42,7 @@ from trimtab_protocol.messages.codec import encoded
 from trimtab_protocol.messages.commands import Ack
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.local import PROTOCOL, Hello, Statistics, Welcome
-from trimtab_protocol.messages.names import NO_EPOCH, THE_PARTITION, Topics, WorkerId
+from trimtab_protocol.messages.names import NO_EPOCH, THE_PARTITION, Epoch, Topics, WorkerId
 from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.hosts import HostSigner
@@ -252,8 +252,10 @@ class Agent:
 
     def worker_reported(self, worker: WorkerId, statistics: Statistics) -> None:
         """Put a worker's measurements into the next report, and tell the command machine what the worker owns."""
-        known = max(statistics.epoch or NO_EPOCH, self._commands.highest_epoch)
-        self._roster.report(worker, replace(statistics, epoch=known if known > NO_EPOCH else None))
+        newest = self._commands.newest_generation
+        if newest > (statistics.epoch or NO_EPOCH).generation:
+            statistics = replace(statistics, epoch=Epoch(newest, 0))  # of no placement
+        self._roster.report(worker, statistics)
         for reason, count in statistics.refused.items():
             self._metrics.worker_refused.labels(worker, reason).follow(count)
         if statistics.breaches:

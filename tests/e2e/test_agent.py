@@ -18,7 +18,7 @@ from trimtab_protocol.messages.commands import (
     Phase,
     Refusal,
 )
-from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.signing.keys import SigningKey
 from trimtab_sandbox.broker import Broker
@@ -78,6 +78,7 @@ def test_a_command_goes_through_its_phases_and_a_repeat_is_answered(bench: Bench
     bench.publish(prepare, b"{]")
     again = bench.acks(6)[-1]
 
+    bench.report(lambda r: r.workers[0].epoch == Epoch(1, 0))  # a placement of that leader is not known to the worker
     expected = {"prepare": ["accepted", "prepared", "took"], "release": ["accepted", "released"]}
     assert {kind: [a.phase for a in first if a.kind == kind] for kind in expected} == expected
     assert (again.command_id, again.phase, again.pause_s) == (prepare.id, Phase.TOOK, 0.12)

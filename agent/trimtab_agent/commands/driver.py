@@ -38,7 +38,7 @@ from trimtab_agent.metrics import AgentMetrics
 from trimtab_agent.sampler.disks import disk_of
 from trimtab_process.logs import fields
 from trimtab_protocol.messages.commands import Ack, Command
-from trimtab_protocol.messages.names import Epoch, WorkerId
+from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Absence
 
 TICK_S = 0.5
@@ -104,9 +104,9 @@ class CommandDriver:
         return list(self._positions.values())
 
     @property
-    def highest_epoch(self) -> Epoch:
-        """The newest one that a command had; what is older is refused."""
-        return self._machine.highest_epoch
+    def newest_generation(self) -> int:
+        """The newest leader's that has commanded something; what an older one commands is refused."""
+        return self._machine.newest_generation
 
     def absences(self) -> dict[WorkerId, tuple[Absence, str | None]]:
         """Why workers that the agent can start are not connected, and what an operator must know of it."""

@@ -39,7 +39,7 @@ from trimtab_agent.commands.restarts import Restarts, ending
 from trimtab_agent.configuration import MAX_CRASHES
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
+from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import Absence
 
 WORKERS_RETURN_S = 5.0
@@ -96,9 +96,9 @@ class CommandMachine:
         return self._restarts.given_up
 
     @property
-    def highest_epoch(self) -> Epoch:
-        """The newest one that a command had."""
-        return self._ledger.highest_epoch
+    def newest_generation(self) -> int:
+        """The newest leader's that has commanded something."""
+        return self._ledger.highest_epoch.generation
 
     def absences(self, now: float) -> dict[WorkerId, tuple[Absence, str | None]]:
         """Why workers that the agent can start are not connected, and what an operator must know of it."""

@@ -125,7 +125,7 @@ class WorkerSample:
     """One worker process in one interval.
 
     `state` = what it does; `capacity` = cores that it may use; `cpu_s` = CPU seconds of the whole process;
-    `memory_bytes` = resident set; `steering` = whether it takes commands; `epoch` = newest that it or its agent knows;
+    `memory_bytes` = resident set; `steering` = whether it takes commands; `epoch` = newest placement that it knows;
     `generation` = generation of its consumer group.  `operators` = number of key groups per operator of its app;
     `standbys` = standby replicas per key group that the app asks for; `cold` = key groups that the placement has it
     stand by for and whose state is not here yet (None = unknown; only with `standbys`); `unknown` = why the loads of
@@ -147,6 +147,7 @@ class WorkerSample:
     memory_bytes: Annotated[int | None, Key("mem")] = None
     steering: Annotated[bool, Key("st")]
     epoch: Annotated[Epoch | None, Key("ep")] = None
+    """With number 0: the agent has obeyed a leader of a newer generation than that of any placement here."""
     generation: Annotated[int | None, Key("g")] = None
     marks: Annotated[tuple[Mark, ...], Key("m"), Most(len(Mark))]
     operators: Annotated[

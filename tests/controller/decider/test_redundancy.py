@@ -138,3 +138,9 @@ def test_the_concern_says_what_lacks_and_what_was_planned() -> None:
         found += made.known.concerns
     assert {each.kind for each in found} == {ConcernKind.WITHOUT_STANDBY}
     assert found[0].detail == "3 key groups without an owner or a warm standby for 120 s; planned were 51 s, bound 51 s"
+
+
+def test_what_was_due_before_it_began_takes_no_time() -> None:
+    """A restore that should have ended is seen to last: the bound is in the past, and no client reads less than 0."""
+    gap = RedundancyGap(began_at=100.0, seen_at=110.0, lacking=1).expected(planned_at=105.0, bound_at=99.0)
+    assert (gap.planned_s, gap.bound_s) == (5.0, 0.0)

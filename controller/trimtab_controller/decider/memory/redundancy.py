@@ -50,12 +50,12 @@ class RedundancyGap:
     @property
     def planned_s(self) -> float | None:
         """How long it should last."""
-        return None if self.planned_at is None else self.planned_at - self.began_at
+        return None if self.planned_at is None else max(0.0, self.planned_at - self.began_at)
 
     @property
     def bound_s(self) -> float | None:
         """How long it lasts at least."""
-        return None if self.bound_at is None else self.bound_at - self.began_at
+        return None if self.bound_at is None else max(0.0, self.bound_at - self.began_at)
 
     @property
     def too_long(self) -> bool:
