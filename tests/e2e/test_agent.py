@@ -78,7 +78,6 @@ def test_a_command_goes_through_its_phases_and_a_repeat_is_answered(bench: Bench
     bench.publish(prepare, b"{]")
     again = bench.acks(6)[-1]
 
-    bench.report(lambda r: r.workers[0].epoch == Epoch(1, 0))  # a placement of that leader is not known to the worker
     expected = {"prepare": ["accepted", "prepared", "took"], "release": ["accepted", "released"]}
     assert {kind: [a.phase for a in first if a.kind == kind] for kind in expected} == expected
     assert (again.command_id, again.phase, again.pause_s) == (prepare.id, Phase.TOOK, 0.12)
@@ -87,6 +86,9 @@ def test_a_command_goes_through_its_phases_and_a_repeat_is_answered(bench: Bench
     assert bench.metric('bad_commands_total{reason="malformed"}') == 1
     assert (bench.metric("workers_connected"), bench.metric("workers_steering")) == (1, 1)
     assert bench.metric("reports_sent_total") > 0
+    assert bench.report(lambda r: bool(r.workers)).workers[0].epoch == Epoch(1, 1)
+    bench.publish(bench.command(6, CommandKind.REJOIN, epoch=Epoch(2, 6)))
+    bench.report(lambda r: r.workers[0].epoch == Epoch(2, 0))  # the worker knows no placement of that leader
 
 
 def test_only_signed_commands_are_obeyed_and_keys_change_while_it_runs(
