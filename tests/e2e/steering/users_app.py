@@ -122,8 +122,7 @@ async def count_countries(stream: Any) -> None:
 @app.agent(orders)
 async def batches(stream: Any) -> None:
     async for some in stream.take(20, within=0.5):
-        for order in some:
-            await batched.send(value=order.number)
+        await asyncio.gather(*(batched.send(value=order.number) for order in some))
 
 
 working: set[Any] = set()

@@ -220,7 +220,8 @@ class MeteredLoop:
 
         def run_and_charge(pool: Executor | None, function: Callable[..., Any], *arguments: Any) -> Any:
             event, batch = current_event(), self._meter.batch
-            if (event or batch) and (pool is None or isinstance(pool, ThreadPoolExecutor)):
+            begun = event is not None or batch is not None
+            if begun and (pool is None or isinstance(pool, ThreadPoolExecutor)):
                 partition = None if event is None else event.message.tp
                 return run(pool, self._measured, partition, batch, function, *arguments)
             return run(pool, function, *arguments)

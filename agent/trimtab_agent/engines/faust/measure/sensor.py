@@ -54,7 +54,7 @@ class IntervalCounts:
 
 
 class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
-    """Sensor for `app.sensors`.  When the app starts, it begins to meter the app's agents, and their threads."""
+    """Sensor for `app.sensors`.  When the app starts, it begins to meter the app's agents, and what they begin."""
 
     def __init__(
         self,
