@@ -1019,9 +1019,13 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         longest_s, now = 0.0, time.monotonic()
         for queue, waiting in self._waiting(tps).items():
             longest_s = max(longest_s, self.in_work.seconds_behind(queue, waiting, tps, now))
-            events = sorted(queue._queue, key=lambda event: event.message.tp not in tps or not event.message.tracked)
+            left, first, others = Counter(message.tp for message in waiting), [], []
+            for event in queue._queue:
+                tp = event.message.tp
+                (first if tp in tps and left[tp] > 0 else others).append(event)  # with what is before them in the log
+                left[tp] -= event.message.tracked
             queue._queue.clear()
-            queue._queue.extend(events)
+            queue._queue.extend([*first, *others])
         return longest_s
 
     def abandoned(self, tps: Collection[TP]) -> str | None:

@@ -73,6 +73,16 @@ def queue(consumer: LocalConsumer, *events: Any) -> Any:
     return channel.queue._queue
 
 
+def test_what_is_brought_forward_overtakes_nothing_of_its_partition(consumer: LocalConsumer) -> None:
+    before, after = record(TARGET, 10, b"g"), record(TARGET, 11, b"g")
+    other, hop = record(OTHER, 0, b"g"), direct(consumer, TARGET, b"g")
+    left = queue(consumer, other, before, hop, after)
+
+    consumer.bring_forward({TARGET})
+
+    assert list(left) == [before, hop, other, after]
+
+
 def test_a_record_before_a_direct_event_with_its_key_stays(consumer: LocalConsumer) -> None:
     before, same, behind, after = (record(TARGET, n, key) for n, key in enumerate([b"a", b"g", b"b", b"g"], start=10))
     other, hop = record(OTHER, 0, b"g"), direct(consumer, TARGET, b"g")
@@ -80,7 +90,7 @@ def test_a_record_before_a_direct_event_with_its_key_stays(consumer: LocalConsum
 
     consumer._purge({TARGET})
 
-    assert list(left) == [other, before, same, hop]
+    assert list(left) == [before, same, hop, other], "what is waited for comes first"
     assert consumer.next_offset(TARGET) == 12
 
 
