@@ -1019,7 +1019,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         longest_s, now = 0.0, time.monotonic()
         for queue, waiting in self._waiting(tps).items():
             longest_s = max(longest_s, self.in_work.seconds_behind(queue, waiting, tps, now))
-            left, first, others = Counter(message.tp for message in waiting), [], []
+            left = Counter(message.tp for message in waiting)
+            first, others = list[Any](), list[Any]()
             for event in queue._queue:
                 tp = event.message.tp
                 (first if tp in tps and left[tp] > 0 else others).append(event)  # with what is before them in the log
