@@ -256,12 +256,14 @@ class HostTracker:
 
     def _fixed_use(self, view: MeasuredView, demands: WindowDemands) -> float | None:
         """The median, since single workers are noisy."""
+        hosts, known = self.seen.hosts, demands.workers
         found = [
-            self.seen.hosts[worker.host].speed * self.seen.workers[worker.id].fixed
+            hosts[worker.host].speed * use.fixed
             for worker in view.all_workers
-            if worker.host in self.seen.hosts
-            and (demand := demands.workers.get(worker.id)) is not None
-            and demand.fixed_pct is not None
+            if (use := self.seen.workers.get(worker.id)) is not None
+            and worker.host in hosts
+            and worker.id in known
+            and known[worker.id].fixed_pct is not None
         ]
         return max(0.0, median(found)) if found else None
 
