@@ -142,23 +142,20 @@ class KeyGroupHandover:
             behind_s = consumer.bring_forward(sources)
             oldest, longest_s = consumer.oldest_in_work(sources), consumer.in_work.longest_s(sources)
             left_s = seconds_to_wait(oldest, longest_s, limit_s)
-            in_time = time.monotonic() + behind_s < deadline
-            if left_s == 0.0 and behind_s > limit_s / 2 and not in_time:
-                behind = f"an agent needs about {behind_s:.0f} s for what another one of its topic has begun"
-                raise Denied(Refusal.DRAIN_TIMEOUT, f"{behind} (limit {limit_s / 2:g} s)")
-            if left_s == 0.0 and behind_s > BEHIND_S and in_time:
-                await asyncio.sleep(BEHIND_S)
-                self.check(generation)
-                continue
-            if left_s == 0.0:
-                return
             if left_s is None:
                 raise Denied(Refusal.DRAIN_TIMEOUT, f"{oldest}, and nobody knows for how long (limit {limit_s:g} s)")
-            if time.monotonic() + left_s > deadline:
+            if left_s == 0.0:
+                in_time = time.monotonic() + behind_s < deadline
+                if behind_s <= (BEHIND_S if in_time else limit_s / 2):
+                    return
+                if not in_time:
+                    behind = f"an agent needs about {behind_s:.0f} s for what another one of its topic has begun"
+                    raise Denied(Refusal.DRAIN_TIMEOUT, f"{behind} (limit {limit_s / 2:g} s)")
+            elif time.monotonic() + left_s > deadline:
                 raise Denied(
                     Refusal.DRAIN_TIMEOUT, f"{oldest}, for {longest_s:.0f} s as those before it (limit {limit_s:g} s)"
                 )
-            await asyncio.sleep(min(left_s, WATCH_S))
+            await asyncio.sleep(min(left_s, WATCH_S) or BEHIND_S)
             self.check(generation)
 
     async def _let_answers_come(self, sources: Collection[TP], generation: int) -> None:

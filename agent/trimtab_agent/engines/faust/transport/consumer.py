@@ -1018,8 +1018,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """
         longest_s, now = 0.0, time.monotonic()
         for queue, waiting in self._waiting(tps).items():
-            longest_s = max(longest_s, self.in_work.seconds_behind(queue, waiting, tps, now))
             left = Counter(message.tp for message in waiting)
+            if left.keys().isdisjoint(tps):
+                continue
+            longest_s = max(longest_s, self.in_work.seconds_behind(queue, waiting, tps, now))
             first, others = list[Any](), list[Any]()
             for event in queue._queue:
                 tp = event.message.tp

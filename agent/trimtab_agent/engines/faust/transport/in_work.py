@@ -1,11 +1,11 @@
 """For how long agents work on events, and when a key group can be released without a long pause.
 
-Where a topic has several agents, an event that one has begun may wait in the queue of another, behind thousands.  That
-is no work: a release brings such events forward.
-
 Most events end within milliseconds.  Some stay unacknowledged for long: in a batch (`take`), while a service answers,
 or because the app acknowledges by hand (`noack`).  A release waits for them, and its key group stands still meanwhile.
 So it is begun only when they are about to end, as far as earlier ones have shown, and is refused otherwise.
+
+Where a topic has several agents, an event that one has begun may wait in the queue of another, behind thousands.  That
+is no work: a release brings such events forward.
 """
 
 import math
@@ -44,8 +44,11 @@ class EventsInWork:
         self._oldest: dict[TP, InWork] = {}
         self._seen_at = 0.0
         self._waited_until: dict[Any, float] = {}
+        """When begun messages were last seen to wait for another agent."""
         self._waiting: dict[Any, set[Any]] = {}
+        """Those that did at the last look, by its queue."""
         self._taken: dict[Any, float] = {}
+        """How many of them an agent has taken per second, by its queue."""
         self._longest: dict[TP, float] = {}
 
     def see(self, begun: Collection[Any], waiting: Mapping[Any, Collection[Any]], now: float) -> None:
