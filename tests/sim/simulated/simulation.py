@@ -157,11 +157,12 @@ class Simulation:
         """Only where noise may take the measured load distance out of the band is another move no fault."""
         world = self._world
         for _ in range(STEADY_WINDOWS):
-            begun, inside = len(world.checker.plans), world.load_distance() <= BALANCE.load_distance - MEASURED_PP
+            begun, settled = len(world.checker.plans), self._unsettled() is None
+            inside = world.load_distance() <= BALANCE.load_distance - MEASURED_PP
             world.timeline.run_until(world.timeline.now + WINDOW_S)
             if inside and len(world.checker.plans) > begun:
                 raise Violation("a plan begins although the cluster was balanced and nothing happened since")
-            if inside and (why := self._unsettled()) is not None:
+            if inside and settled and (why := self._unsettled()) is not None:
                 raise Violation(f"the cluster was balanced and is not any more: {why}")
         world.checker.check_answers(set(world.present()))
         plans = [*(plan for _, plan in world.checker.plans), *world.checker.losses]
