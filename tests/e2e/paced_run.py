@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,16 +117,18 @@ def paced_run(
     folder: Path,
     name: str,
     *,
+    app: str = "tests.e2e.paced_app:app",
     rate: float,
     workers: int = 3,
     partitions: int = PARTITIONS,
     environment: Mapping[str, str],
+    more_topics: Collection[str] = (),
     **settings: Any,
 ) -> Iterator[Run]:
     """The job under load, on workers that start, under a controller that acts; `environment` = variables of the job."""
     wait = folder / "wait"
     sandbox = SandboxSettings(
-        app="tests.e2e.paced_app:app",
+        app=app,
         app_folder=ROOT,
         cluster=name,
         workers=workers,
@@ -137,11 +139,13 @@ def paced_run(
         cluster = stack.enter_context(SandboxCluster(sandbox, folder / "cluster"))
         cluster.start_broker()
         compacted = Topic(name=CHANGELOG, partitions=partitions, settings={"cleanup.policy": "compact"})
-        cluster.broker.create_topics([Topic(name="jobs", partitions=partitions), compacted])
+        plain = (Topic(name=topic, partitions=partitions) for topic in ("jobs", *more_topics))
+        cluster.broker.create_topics([*plain, compacted])
         cluster.write_controller_toml()
         cluster.start_controller(act=True)
         for index in range(workers):
             cluster.start_agent(index)
+        for index in sandbox.started:
             cluster.start_worker(index)
         watch = stack.enter_context(StatusWatch(cluster.broker.address, cluster.topics))
         jobs = Jobs(cluster.broker.address, rate, partitions)

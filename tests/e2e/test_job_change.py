@@ -170,21 +170,20 @@ class Job:
         self.is_steered("all upgraded", version)
 
     def clone(self, environment: dict[str, str]) -> None:
-        """Start the second worker under the first one's name for a while, as when a host was cloned."""
+        """Start the second worker under the first one's name for a while.  Its agent knows no such worker."""
         upgrade(self.cluster, 1, **environment, TRIMTAB_WORKER="w0")
-        self.wait("both are seen", lambda status: [lack(app) for app in status.apps] == ["worker_twice"])
+        self.wait("both are seen", lambda status: [lack(app) for app in status.apps] == ["worker_not_steering"])
         rounds = len(self.watch.rounds)
         status = self.watch.poll()
         assert status is not None
-        assert [app.not_ready for app in status.apps] == [
-            "worker_twice: workers that run on several hosts under one name: w0 (h0, h1)"
-        ]
-        self.wait("it is the decision", lambda status: status.decisions[-1].reason == "worker_twice")
-        assert Seen(status=self.watch.last or status, controllers=None, now=time.time()).runbook == "worker_twice"
+        assert "several processes are called w0: each needs a name of its own" in str(status.apps[0].not_ready)
+        self.wait("it is the decision", lambda status: status.decisions[-1].reason == "worker_not_steering")
+        seen = Seen(status=self.watch.last or status, controllers=None, now=time.time())
+        assert seen.runbook == "worker_not_steering"
         assert len(self.watch.rounds) == rounds, "nothing is planned meanwhile"
 
         assert self.cluster.stop("w1") == 0
-        self.wait("one is left", lambda status: [lack(app) for app in status.apps] != ["worker_twice"])
+        self.wait("one is left", lambda status: [lack(app) for app in status.apps] != ["worker_not_steering"])
         self.cluster.environments["w1"] = environment
         self.cluster.start_worker(1)
         self.wait("each has its own name", lambda status: [lack(app) for app in status.apps] == [None])

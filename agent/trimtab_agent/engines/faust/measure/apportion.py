@@ -4,9 +4,9 @@ The process used P seconds of CPU in an interval:
 
     P = B + A + T
 
-    A   steps of the agents' coroutines, and their threads, charged exactly: a_k for key group k (see `meter`)
+    A   steps of the agents' coroutines, their threads, and decoding, charged exactly: a_k for key group k (see `meter`)
     B   idle base: heartbeats, timers, polling, statistics; runs with or without traffic
-    T   transport: fetching, decoding, queueing, encoding, producing, committing
+    T   transport: fetching, producing, committing
 
 The CPU clock cannot attribute T.  One thread serves all partitions in network rounds (a fetch, a produce request and
 their wake-ups), and each round carries messages of many key groups.  A round costs ten times as much as a message in

@@ -12,6 +12,7 @@ partitions of the events in its batch, in equal parts.
 
 What agents compute in threads of their event loop, and in tasks that they begin for an event (`asyncio.gather`), is
 charged like their steps (`MeteredLoop`).  Tasks of the app that read topics are metered like agents (`MeteredTask`).
+Before an event reaches an agent it is decoded, which may cost more than all else (`MeteredHandlers`).
 """
 
 import itertools
@@ -95,19 +96,25 @@ class KeyGroupCpuMeter:
 class Metered:
     """Wraps an awaitable and charges its steps to a meter."""
 
-    __slots__ = ("_awaitable", "_batch", "_meter")
+    __slots__ = ("_awaitable", "_batch", "_meter", "_partition")
 
     def __init__(
-        self, awaitable: Awaitable[Any], meter: KeyGroupCpuMeter, batch: Callable[[], TakenBatch | None] = lambda: None
+        self,
+        awaitable: Awaitable[Any],
+        meter: KeyGroupCpuMeter,
+        batch: Callable[[], TakenBatch | None] = lambda: None,
+        partition: TP | None = None,
     ) -> None:
+        """`partition` = that of the event that it works on before it begins one."""
         self._awaitable = awaitable
         self._meter = meter
         self._batch = batch
+        self._partition = partition
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps = self._awaitable.__await__()
         meter, clock = self._meter, self._meter.clock
-        partition: TP | None = None
+        partition = self._partition
         value: Any = None
         fault: BaseException | None = None
         while True:
@@ -336,3 +343,30 @@ class MeteredTask:
 def meter_tasks(app: Any, meter: KeyGroupCpuMeter) -> None:
     """Meter all tasks of an app.  Call before they start."""
     app._app_tasks[:] = [each if isinstance(each, MeteredTask) else MeteredTask(each, meter) for each in app._app_tasks]
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredHandlers:
+    """Builds what Faust calls for each message of a partition: it decodes the message for its streams."""
+
+    build: Callable[[TP, Any], Callable[[Any], Awaitable[None]]]
+    meter: KeyGroupCpuMeter
+    changelogs: frozenset[str]
+
+    def __call__(self, tp: TP, channels: Any) -> Callable[[Any], Awaitable[None]]:
+        """A handler whose steps are charged to the partition, unless that is of a changelog."""
+        handler = self.build(tp, channels)
+        if tp.topic in self.changelogs:
+            return handler
+
+        async def handle(message: Any) -> None:
+            await Metered(handler(message), self.meter, partition=tp)
+
+        return handle
+
+
+def meter_handlers(app: Any, meter: KeyGroupCpuMeter) -> None:
+    """Meter how the messages of an app are decoded.  Call before it gets partitions."""
+    build = app.topics._build_handler
+    if not isinstance(build, MeteredHandlers):
+        app.topics._build_handler = MeteredHandlers(build, meter, frozenset(app.tables.changelog_topics))

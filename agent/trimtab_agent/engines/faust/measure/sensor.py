@@ -18,6 +18,7 @@ from trimtab_agent.engines.faust.measure.meter import (
     KeyGroupCpuMeter,
     MeteredLoop,
     meter_agents,
+    meter_handlers,
     meter_tasks,
     nothing,
 )
@@ -77,9 +78,10 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         self._changelogs: frozenset[str] = frozenset()
 
     async def on_start(self) -> None:
-        """Meter the app's agents and tasks; Faust starts sensors before them."""
+        """Meter the app's agents and tasks, and how it decodes; Faust starts sensors before them."""
         meter_agents(self._app)
         meter_tasks(self._app, self.cpu)
+        meter_handlers(self._app, self.cpu)
         self.loop_of_agents.serve(asyncio.get_running_loop())
         self._changelogs = frozenset(self._app.tables.changelog_topics)
 

@@ -10,6 +10,7 @@ from typing import Any
 import faust
 import pytest
 from faust.agents import Agent
+from faust.serializers.codecs import Codec
 from faust.types import TP, Message
 
 from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, Metered, MeteredAgent, meter_agents
@@ -256,6 +257,31 @@ async def test_a_task_that_reads_a_topic_is_charged_to_the_partitions_of_its_eve
 
     found = sensor.take().agents_ns
     assert found[None] >= 10_000_000
+    assert 10_000_000 <= found[A] < found[B]
+
+
+class Slow(Codec):
+    """A format that takes as many seconds to read as it says."""
+
+    def _loads(self, s: bytes) -> float:
+        burn_cpu(float(s))
+        return float(s)
+
+
+async def test_a_message_is_decoded_at_the_cost_of_its_partition():
+    app = faust.App("decodes", store="memory://")
+    sensor = KeyGroupSensor(app)
+    channel = app.topic("t", value_serializer=Slow()).stream().channel
+    await sensor.on_start()
+    await sensor.on_start()
+    app.flow_control.resume()
+    for tp, value in ((A, b"0.01"), (B, b"0.02")):
+        message = Message("t", tp.partition, 0, 0.0, 0, {}, None, value, None, tp=tp)
+        await app.topics._build_handler(tp, {channel})(message)
+
+    assert [channel.queue.get_nowait().value for _ in (A, B)] == [0.01, 0.02]
+    found = sensor.take().agents_ns
+    assert found.keys() == {A, B}
     assert 10_000_000 <= found[A] < found[B]
 
 

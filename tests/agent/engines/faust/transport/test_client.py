@@ -143,7 +143,8 @@ async def test_who_is_silent_is_named_also_of_several(monkeypatch: pytest.Monkey
         client._sync_task = asyncio.create_task(asyncio.sleep(0.0))
         async with asyncio.timeout(LIMIT_S):
             while (silent := await silent_brokers(client)) != f"broker 2 at 127.0.0.1:{deaf.port} does not answer":
-                assert silent is not None and silent.endswith(f", broker 2 at 127.0.0.1:{deaf.port} does not answer")
+                assert silent is not None
+                assert silent.endswith(f", broker 2 at 127.0.0.1:{deaf.port} does not answer")
         deaf.deaf = False
         monkeypatch.setattr(client_module, "PROBE_S", LIMIT_S)
         assert await silent_brokers(client) is None
