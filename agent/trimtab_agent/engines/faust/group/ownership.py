@@ -163,3 +163,4 @@ class Ownership:
             actives[topic] = sorted(held | changed if own else held - changed)
         assignor._active_tps = assignor._assignment.active_tps
         app._assignment = app._assignment | tps if own else app._assignment - tps
+        app.unassigned = not app._assignment

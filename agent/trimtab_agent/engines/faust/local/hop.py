@@ -296,17 +296,17 @@ class Route:
     ) -> bool:
         """Put the event into its readers' queues; False if it must go by the broker, which reports what is wrong."""
         hop, value = self._hop, fields.get("value")
-        headers = topic.prepare_headers(fields["headers"]) if fields.get("headers") is not None else None
+        headers = topic.prepare_headers(fields.get("headers"))
 
         def encode() -> bytes | None:
             codec, schema = fields.get("value_serializer"), fields.get("schema")
-            raw: bytes | None = topic.prepare_value(value, codec, schema, dict(headers or {}))[0]
+            raw: bytes | None = topic.prepare_value(value, codec, schema, dict(headers))[0]
             return raw
 
         message = DirectMessage(
             gate,
             key=key,
-            headers=list(headers.items()) if isinstance(headers, dict) else (headers or ()),
+            headers=list(headers.items()) if isinstance(headers, dict) else headers,
             timestamp=fields.get("timestamp") or time.time(),
             generation_id=hop.generation,
             encode=encode,
@@ -315,6 +315,7 @@ class Route:
             finished=self._finished,
         )
         try:
+            hop.tell_app(message, fields.get("timestamp"))
             events = [
                 (readers.queues, readers.event(message, fields.get("key"), value, plain=written_by == readers.codecs))
                 for readers in gate.readers
@@ -592,6 +593,18 @@ class LocalHop:
         """Wait until the producer knows a topic's partitions."""
         await self._app.maybe_start_producer()
         await self.producer.partitions_for(topic)
+
+    def tell_app(self, message: DirectMessage, timestamp: float | None) -> None:
+        """Call what the app has connected to `on_produce_message`, as the producer does: it may add headers."""
+        produced = self._app.on_produce_message
+        if next(iter(produced.iter_receivers(self._app)), None) is not None:  # else nothing need be encoded
+            produced.send(
+                key=message.key,
+                value=message.value,
+                partition=message.partition,
+                timestamp=timestamp,
+                headers=message.headers,
+            )
 
     def links(self, source: str, target: str) -> bool:
         """Whether events of `source` may cause direct events of `target`; False if that closes a circle of agents."""

@@ -37,7 +37,7 @@ class DirectMessage(Message):  # type: ignore[misc]
         __slots__ = ("_acked", "_encode", "_finished", "_raw", "cause", "era", "gate", "generation_id", "headers",
                      "key", "partition", "refcount", "timestamp", "topic", "tp")  # fmt: skip
     else:  # the others are slots of Faust's class
-        __slots__ = ("_acked", "_encode", "_finished", "_raw", "cause", "era", "gate")
+        __slots__ = ("__dict__", "_acked", "_encode", "_finished", "_raw", "cause", "era", "gate")
     use_tracking = False
     # Read but never written by Faust and its streams.
     offset = -1
@@ -99,6 +99,11 @@ class DirectMessage(Message):  # type: ignore[misc]
         if self._raw is None:
             self._raw = self._encode()
         return self._raw
+
+    @property
+    def span(self) -> Any:
+        """The trace of its cause, which Faust's sensor for traces has begun."""
+        return getattr(self.cause, "span", None)
 
     @property
     def serialized_key_size(self) -> int:

@@ -108,6 +108,14 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         else:
             _count(self._sent, (source, tp), size)
 
+    def asdict(self) -> Mapping[str, Any]:
+        """What the app's monitor says: whoever reads `Sensor0` on Faust's page `/stats/` wants that.
+
+        The page numbers the sensors in any order.
+        """
+        said: Mapping[str, Any] = self._app.monitor.asdict()
+        return said
+
     def take(self) -> IntervalCounts:
         """Return the counts since the last call, and begin the next interval."""
         self.loop_of_agents.charge()  # before the process's clock is read, which has at least as much

@@ -452,7 +452,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def _room_for_backlogs(self) -> dict[TP, int]:
         """How many records to read now of each partition with a backlog, as long as it has one."""
         for tp in list(self._backlogs):
-            at, end = self._thread.position(tp), self.log_end(tp)
+            at, end = self._thread.taken_up_to(tp), self.log_end(tp)
             if at is not None and end is not None and at >= end:
                 self._backlogs.discard(tp)
         if not self._backlogs:
@@ -481,7 +481,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         now = time.monotonic()
         if now - self._passed_at > ENDS_INTERVAL_S:
             self._passed_at = now
-            at = {tp: self._thread.position(tp) for tp in active if tp in self._position}
+            at = {tp: self._thread.taken_up_to(tp) for tp in active if tp in self._position}
             self._passed = {tp: offset for tp, offset in at.items() if offset is not None}
 
     async def _fetch(self, active: frozenset[TP]) -> dict[TP, list[Any]]:

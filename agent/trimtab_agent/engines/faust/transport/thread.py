@@ -480,7 +480,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             return {}
         return {TP(*tp): density for tp, density in found.items()}
 
-    def position(self, tp: TP) -> int | None:
+    def taken_up_to(self, tp: TP) -> int | None:
         """The offset behind what has been taken of this partition; None if unknown.  Callable from any thread."""
         assignment = self._ensure_consumer()._subscription.subscription.assignment
         state: Any = None if assignment is None else assignment._tp_state.get(_key(tp))
@@ -494,7 +494,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
     def positions(self, tps: Collection[TP]) -> dict[TP, int]:
         """The offsets that are read next, of those partitions of which that is known."""
-        return {tp: at for tp in tps if (at := self.position(tp)) is not None}
+        return {tp: at for tp in tps if (at := self.taken_up_to(tp)) is not None}
 
     def touch(self) -> None:
         """Make aiokafka count this worker as fetching (patch idle-worker-stays-member)."""

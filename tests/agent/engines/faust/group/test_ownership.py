@@ -4,7 +4,9 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import faust
 import pytest
+from faust.types import TP
 
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
@@ -56,6 +58,17 @@ def test_topics_that_the_broker_does_not_know_are_told(known: set[str], told: st
 
     assert facts.waits_for == told
     assert {topic for each in ownership.operators().values() for topic in each.topics} == known
+
+
+def test_a_page_of_the_app_may_ask_whether_its_worker_has_anything() -> None:
+    """Faust says so after a rebalance, and a hand-over comes without one."""
+    app = faust.App("ks", web_enabled=False)
+    app._assignment, app.unassigned = set(), True
+    ownership, found = Ownership(app, APP), []
+    for tps, own in (({TP("orders", 1)}, True), ({TP("orders", 2)}, True), ({TP("orders", 1), TP("orders", 2)}, False)):
+        ownership._assign(tps, own=own)
+        found.append(app.unassigned)
+    assert found == [False, False, True]
 
 
 def test_what_has_gone_wrong_with_inputs_and_state_is_told_for_an_hour_and_first(

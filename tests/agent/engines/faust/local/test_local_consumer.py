@@ -16,6 +16,7 @@ from trimtab_agent.engines.faust.local.consumer import LocalConsumer, LocalTrans
 from trimtab_agent.engines.faust.local.gate import GateState, LocalGate
 from trimtab_agent.engines.faust.local.hop import LocalHop, LocalSettings
 from trimtab_agent.engines.faust.local.message import DirectMessage
+from trimtab_agent.engines.faust.local.values import readers_of
 from trimtab_agent.engines.faust.safety.fence import Fence
 
 TARGET, OTHER = TP("regrouped", 1), TP("regrouped", 2)
@@ -193,3 +194,27 @@ def test_a_direct_event_whose_agent_fails_before_it_acknowledges_it_counts_as_do
     consumer._let_go_of_failed()
     assert events[1].message.acked
     assert not consumer._failed
+
+
+def test_what_the_app_has_connected_is_called_for_direct_events_and_may_add_headers(consumer: LocalConsumer) -> None:
+    """A trace, or Faust's LiveCheck, which would otherwise end at a local topic."""
+    app, told = consumer.app, []
+
+    @app.on_produce_message.connect  # type: ignore[untyped-decorator]
+    def trace(_: Any, *, value: bytes, headers: list[tuple[str, bytes]], **known: Any) -> None:
+        headers.append(("trace", b"7"))
+        told.append((known["key"], value, known["partition"]))
+
+    async def send() -> Any:
+        topic = app.topic("regrouped", key_type=str, value_type=int)
+        readers = topic.clone(is_iterator=True)
+        gate, cause = LocalGate(TARGET, readers_of(app, [readers]), {}), record(TP("numbers", 0), 5, b"k").message
+        for fields in ({"value": 3}, {"value": 4, "headers": {"of": b"a"}}):
+            assert consumer.hop.routes["regrouped"]._deliver(topic, gate, cause, b"g", None, fields)
+        return [event.headers for event in readers.queue._queue]
+
+    assert asyncio.get_event_loop().run_until_complete(send()) == [
+        {"trace": b"7"},
+        {"of": b"a", "trace": b"7"},
+    ]
+    assert told == [(b"g", b"3", TARGET.partition), (b"g", b"4", TARGET.partition)]

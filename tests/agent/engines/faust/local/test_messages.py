@@ -2,10 +2,12 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import faust
 import pytest
+from faust.sensors.distributed_tracing import TracingSensor
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
@@ -73,6 +75,20 @@ def test_a_finished_message_has_a_topic_that_no_set_contains() -> None:
     assert str(message.topic) == "regrouped"
     assert message.topic not in {"regrouped"}
     assert isinstance(message.topic, FinishedTopic)
+
+
+def test_faust_s_sensor_for_traces_finds_that_of_the_cause_and_keeps_its_own() -> None:
+    """It would fail at each direct event, and the agent with it."""
+    first = cause()
+    second = direct(first, lambda done: None)
+    stream: Any = SimpleNamespace(concurrency_index=None, prefix="")
+    event: Any = SimpleNamespace(message=second)
+    sensor = TracingSensor()
+    sensor.on_stream_event_in(second.tp, second.offset, stream, event)
+    sensor.on_stream_event_out(second.tp, second.offset, stream, event)
+
+    first.span = object()
+    assert direct(second, lambda done: None).span is first.span
 
 
 class Order(faust.Record, serializer="json"):  # type: ignore[call-arg, misc]

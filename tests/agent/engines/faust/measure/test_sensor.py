@@ -142,3 +142,11 @@ def test_no_message_and_no_event_is_kept(sensor: KeyGroupSensor):
     gc.collect()
 
     assert [reference() for reference in gone] == [None, None]
+
+
+def test_fausts_page_of_statistics_has_the_monitor_whichever_sensor_it_numbers_first(sensor: KeyGroupSensor):
+    APP.monitor.messages_received_total = 7
+    app = faust.App("stats-test", store="memory://", monitor=APP.monitor)
+    app.sensors.add(app.monitor)
+    app.sensors.add(sensor)
+    assert [each.asdict()["messages_received_total"] for each in app.sensors] == [7, 7]

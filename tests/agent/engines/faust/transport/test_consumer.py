@@ -1069,7 +1069,7 @@ class Thread:
     def silence(self, tp: TP) -> str:
         return "broker 2 at kafka-2:9092 does not answer"
 
-    def position(self, tp: TP) -> int | None:
+    def taken_up_to(self, tp: TP) -> int | None:
         return self.passed.get(tp)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import inspect
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -16,11 +17,14 @@ from aiokafka.errors import (
     KafkaError,
     TopicAuthorizationFailedError,
 )
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Producer
 from faust.types import TP
 from mode.threads import MethodQueue
 
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport import thread as thread_module
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
+from trimtab_agent.engines.faust.transport.producer import SteeredProducer
 from trimtab_agent.engines.faust.transport.thread import COMMIT_LIMIT_S, GenerationOver, SteeredThread
 
 
@@ -78,6 +82,22 @@ def test_a_caller_that_is_cancelled_ends_its_step(running: SteeredThread) -> Non
     with pytest.raises(TimeoutError):
         asyncio.run(ask())
     assert ended.wait(60.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stock"),
+    [(SteeredConsumer, Consumer), (SteeredThread, AIOKafkaConsumerThread), (SteeredProducer, Producer)],
+)
+def test_what_an_app_awaits_of_fausts_classes_it_can_still_await(kind: type, stock: type) -> None:
+    """`await app.consumer.position(tp)` asks the thread; a number cannot be awaited."""
+    public = [name for name in set(vars(kind)).intersection(dir(stock)) if name[0] != "_" and name != "logger"]
+    changed = [
+        name
+        for name in public
+        if len({inspect.iscoroutinefunction(inspect.unwrap(getattr(each, name))) for each in (kind, stock)}) > 1
+    ]
+    assert public
+    assert changed == []
 
 
 class SilentBroker:
