@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from weakref import ref
 
 from faust.agents import Agent
@@ -157,8 +157,11 @@ class MeteredChild(Coroutine[Any, Any, Any]):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._coroutine, name)
 
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._coroutine.__await__()
+    def __await__(self) -> Self:
+        return self  # a task factory, such as Sentry's, may await it in a coroutine of its own
+
+    def __next__(self) -> Any:
+        return self._step(self._coroutine.send, None)
 
     def send(self, value: Any) -> Any:
         """Go on with a value."""
@@ -174,8 +177,8 @@ class MeteredChild(Coroutine[Any, Any, Any]):
 
     def _step(self, step: Callable[..., Any], *arguments: Any) -> Any:
         meter, message = self._meter, self._message()
-        if message is None or message.acked:
-            return step(*arguments)
+        if message is None or message.acked or meter.current is not None or meter.batch is not None:
+            return step(*arguments)  # not charged, or with the step of the agent that has begun it (an eager task)
         del message  # Faust waits for each message that somebody has
         meter.current, meter.batch = self._partition, self._batch
         started = meter.clock()
@@ -227,9 +230,7 @@ class MeteredLoop:
             return run(pool, function, *arguments)
 
         def create_and_charge(coroutine: Any, **options: Any) -> Any:
-            if loop.get_task_factory() is None:  # another may go on in the step of the agent
-                coroutine = self._of_agent(coroutine)
-            return create(coroutine, **options)
+            return create(self._of_agent(coroutine), **options)
 
         if hasattr(time, "pthread_getcpuclockid"):
             loop.run_in_executor = run_and_charge

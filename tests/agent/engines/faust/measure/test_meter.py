@@ -270,11 +270,18 @@ async def each_in_time(*coroutines: Coroutine[Any, Any, None]) -> None:
         await asyncio.wait_for(each, 30.0)
 
 
+def as_tracers_do(loop: Any, coroutine: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
+    """The task factory of Sentry; Datadog and OpenTelemetry wrap coroutines likewise."""
+    return asyncio.Task(run(coroutine), loop=loop, **options)
+
+
+@pytest.mark.parametrize("factory", [None, as_tracers_do, getattr(asyncio, "eager_task_factory", None)])
 @pytest.mark.parametrize("begin", [asyncio.gather, in_group, each_in_time])
 @pytest.mark.parametrize("batches", [False, True])
 async def test_what_an_agent_does_in_tasks_is_charged_to_its_events_until_they_are_done(
-    clock: Clock, *, begin: Any, batches: bool
+    clock: Clock, *, begin: Any, batches: bool, factory: Any
 ):
+    asyncio.get_running_loop().set_task_factory(factory)
     app, ended, later = faust.App("child", store="memory://"), asyncio.Event(), asyncio.Event()
     sensor = KeyGroupSensor(app, gathered=gathered)
     sensor.cpu.clock = clock
