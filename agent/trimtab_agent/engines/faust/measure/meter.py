@@ -52,7 +52,7 @@ def nothing(_: Any) -> tuple[()]:
 class KeyGroupCpuMeter:
     """CPU nanoseconds per partition.  Steps before an agent's first event are under None."""
 
-    __slots__ = ("_by_batch", "_turns", "batch", "clock", "current", "gathered", "spent_ns")
+    __slots__ = ("_by_batch", "_inner_ns", "_turns", "batch", "clock", "current", "gathered", "spent_ns")
 
     def __init__(
         self,
@@ -69,7 +69,24 @@ class KeyGroupCpuMeter:
         self.spent_ns: dict[TP | None, int] = {}
         self._by_batch: dict[TakenBatch, int] = {}
         """Nanoseconds that are divided when somebody asks: a batch may have thousands of steps."""
+        self._inner_ns = 0
+        """What steps inside of the running one have spent."""
         self._turns = itertools.count()
+
+    def begin(self, partition: TP | None, batch: TakenBatch | None) -> tuple[TP | None, TakenBatch | None, int, int]:
+        """Begin a step, maybe inside of another one: an eager task's, or one of a loop that nest_asyncio runs in it."""
+        outer = self.current, self.batch, self._inner_ns
+        self.current, self.batch, self._inner_ns = partition, batch, 0
+        return *outer, self.clock()
+
+    def end(
+        self, begun: tuple[TP | None, TakenBatch | None, int, int], partition: TP | None, batch: TakenBatch | None
+    ) -> None:
+        """End a step, and charge it without those inside of it; `begun` is what `begin` has returned."""
+        current, outer_batch, inner_ns, started = begun
+        spent = self.clock() - started
+        self.charge(partition, batch, spent - self._inner_ns)
+        self.current, self.batch, self._inner_ns = current, outer_batch, inner_ns + spent
 
     def cause(self) -> TP | None:
         """The partition that has caused what the running step sends for a batch, those of its events in turn."""
@@ -106,22 +123,19 @@ class Metered:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps = self._awaitable.__await__()
-        meter, clock = self._meter, self._meter.clock
+        meter = self._meter
         partition: TP | None = None
         value: Any = None
         fault: BaseException | None = None
         while True:
-            meter.current = partition
-            meter.batch = None if partition is not None else self._batch()
-            started = clock()
+            begun = meter.begin(partition, None if partition is not None else self._batch())
             try:
                 waits_for = steps.send(value) if fault is None else steps.throw(fault)
             except StopIteration as end:
                 return end.value
             finally:
-                spent = clock() - started
-                partition, batch, meter.current, meter.batch = meter.current, meter.batch, None, None
-                meter.charge(partition, batch, spent)
+                partition = meter.current
+                meter.end(begun, partition, meter.batch)
             value, fault = None, None
             try:
                 value = yield waits_for
@@ -177,16 +191,14 @@ class MeteredChild(Coroutine[Any, Any, Any]):
 
     def _step(self, step: Callable[..., Any], *arguments: Any) -> Any:
         meter, message = self._meter, self._message()
-        if message is None or message.acked or meter.current is not None or meter.batch is not None:
-            return step(*arguments)  # not charged, or with the step of the agent that has begun it (an eager task)
+        if message is None or message.acked:
+            return step(*arguments)
         del message  # Faust waits for each message that somebody has
-        meter.current, meter.batch = self._partition, self._batch
-        started = meter.clock()
+        begun = meter.begin(self._partition, self._batch)
         try:
             return step(*arguments)
         finally:
-            meter.charge(self._partition, self._batch, meter.clock() - started)
-            meter.current = meter.batch = None
+            meter.end(begun, self._partition, self._batch)
 
 
 @dataclass(slots=True, eq=False)

@@ -59,6 +59,27 @@ def test_a_step_belongs_to_the_event_begun_in_it_and_goes_on_after_a_wait(clock:
     assert meter.take() == {}
 
 
+async def test_agents_that_go_on_inside_of_a_step_are_charged_apart(clock: Clock, meter: KeyGroupCpuMeter):
+    """As where an agent asks a library that runs the loop until it has its answer (nest_asyncio)."""
+
+    async def other() -> None:
+        meter.current = B
+        clock.burn(100)
+        await asyncio.sleep(0)
+        clock.burn(100)
+
+    async def agent(inside: Any) -> None:
+        meter.current = A
+        clock.burn(1)
+        for _ in range(2):
+            next(inside, None)
+            clock.burn(1)
+            await asyncio.sleep(0)
+
+    await run(Metered(agent(Metered(other(), meter).__await__()), meter))
+    assert meter.take() == {A: 3, B: 200}
+
+
 async def run(awaitable: Any) -> Any:
     return await awaitable
 
