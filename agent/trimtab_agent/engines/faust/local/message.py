@@ -36,15 +36,15 @@ class DirectMessage(Message):  # type: ignore[misc]
     if TYPE_CHECKING:
         __slots__ = ("_acked", "_encode", "_finished", "_raw", "cause", "era", "gate", "generation_id", "headers",
                      "key", "partition", "refcount", "timestamp", "topic", "tp")  # fmt: skip
-    else:  # the others are slots of Faust's class
-        __slots__ = ("_acked", "_encode", "_finished", "_raw", "cause", "era", "gate")
+    else:  # the others are slots of Faust's class; sensors may add more, as to messages from the broker
+        __slots__ = ("__dict__", "_acked", "_encode", "_finished", "_raw", "cause", "era", "gate")
     use_tracking = False
     # Read but never written by Faust and its streams.
     offset = -1
     timestamp_type = 0
     checksum = None
     tracked = True  # never among the consumer's unfinished messages: its cause is
-    time_in = time_out = time_total = None
+    time_in = time_out = time_total = span = None
 
     def __init__(
         self,

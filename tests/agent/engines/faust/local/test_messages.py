@@ -2,10 +2,12 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import faust
 import pytest
+from faust.sensors.distributed_tracing import TracingSensor
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
@@ -63,6 +65,18 @@ def test_a_cause_is_done_only_after_everything_that_it_caused() -> None:
     assert consumer.recorded == [(SOURCE, 7)], "only the offset of the record from the broker"
     assert second.acked
     assert third.acked
+
+
+def test_a_sensor_of_the_app_may_note_what_it_traces() -> None:
+    """An error in it would fail the agent."""
+    sensor, message = TracingSensor(), direct(cause(), lambda done: None)
+    stream, event = SimpleNamespace(concurrency_index=None, prefix=""), SimpleNamespace(message=message)
+
+    sensor.on_stream_event_in(TARGET, -1, stream, event)
+    sensor.on_stream_event_out(TARGET, -1, stream, event)
+    sensor.on_message_out(TARGET, -1, message)
+
+    assert message.stream_meta == {}
 
 
 def test_a_finished_message_has_a_topic_that_no_set_contains() -> None:
