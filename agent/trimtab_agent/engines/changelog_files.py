@@ -11,6 +11,7 @@ in their order, is exactly its changelog up to its offset, and the rest can be r
 """
 
 import asyncio
+import inspect
 import json
 import os
 import sys
@@ -178,10 +179,10 @@ async def write_files(consumer: Any, parts: Iterable[ChangelogPart], tell: Calla
     consumer.assign(list(gathered))
     for tp, each in gathered.items():
         consumer.seek(tp, each.first)
-    loop = asyncio.get_running_loop()
+    loop, getmany = asyncio.get_running_loop(), inspect.unwrap(consumer.getmany)  # OpenTelemetry traces each record
     moved_at = loop.time()
     while gathered:
-        batches = await consumer.getmany(timeout_ms=FETCH_WAIT_MS, max_records=READ_AT_ONCE)
+        batches = await getmany(timeout_ms=FETCH_WAIT_MS, max_records=READ_AT_ONCE)
         for tp, records in batches.items():
             if tp in gathered:
                 gathered[tp].add(records)

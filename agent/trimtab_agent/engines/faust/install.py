@@ -81,6 +81,8 @@ def install(
     """
     cluster, worker = _named("TRIMTAB_CLUSTER"), WorkerId(_named("TRIMTAB_WORKER"))
     raise_limit()
+    os.environ["SPT_NOENV"] = "1"  # setproctitle, which Faust uses, erases the environment that the agent knows it by
+    _speak_after_logging(app)
     shared = PluginState(cluster=cluster, app=AppId(app.conf.id), worker=worker, trust=_trust())
     shared.faust_standbys = app.conf.table_standby_replicas
     chosen = settings or SteeringSettings()
@@ -224,6 +226,19 @@ def _steer(
         await steering.close()
 
     app.on_before_shutdown.connect(close, weak=False)
+
+
+def _speak_after_logging(app: Any) -> None:
+    """Let Trimtab be heard where `logging_config` disables existing loggers, the default of `dictConfig`."""
+    begin = app.on_first_start
+
+    async def speak_and_begin() -> None:
+        for name, logger in logging.root.manager.loggerDict.items():
+            if name.startswith("trimtab_") and isinstance(logger, logging.Logger):
+                logger.disabled = False
+        await begin()
+
+    app.on_first_start = speak_and_begin
 
 
 def _may_be_in_place(app: Any, settings: SteeringSettings, hop: LocalHop | None) -> SteeringSettings:

@@ -1,6 +1,8 @@
 """One line in the user's app; what cannot be steered is said, with the reason."""
 
 import asyncio
+import logging
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -257,6 +259,29 @@ def test_whether_placements_are_verified_is_said(
     caplog.clear()
     install(app())
     assert "not verified" not in caplog.text
+
+
+async def test_trimtab_is_heard_whatever_logging_the_app_configures() -> None:
+    made, log = app(), logging.getLogger("trimtab_agent.engines.faust.transport.client")
+    install(made)
+    loggers = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
+    before = [(each, each.disabled) for each in loggers]
+    try:
+        for each in loggers:  # as `dictConfig` does, unless told otherwise, and Faust calls it when a worker starts
+            each.disabled = True
+        await made.on_first_start()
+        assert log.isEnabledFor(logging.WARNING)
+        assert not logging.getLogger("aiokafka").isEnabledFor(logging.WARNING), "what the app wants of others is kept"
+    finally:
+        for each, disabled in before:
+            each.disabled = disabled
+
+
+def test_the_agent_can_read_the_environment_of_a_worker_that_sets_its_title(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faust does where setproctitle is installed, which writes over the environment unless this variable is set."""
+    monkeypatch.setenv("SPT_NOENV", "")
+    install(app())
+    assert os.environ["SPT_NOENV"] == "1"
 
 
 @pytest.mark.parametrize("mode", ["client_only", "producer_only"])

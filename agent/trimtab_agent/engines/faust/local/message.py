@@ -36,7 +36,7 @@ class DirectMessage(Message):  # type: ignore[misc]
     if TYPE_CHECKING:
         __slots__ = ("_acked", "_encode", "_finished", "_raw", "cause", "era", "gate", "generation_id", "headers",
                      "key", "partition", "refcount", "timestamp", "topic", "tp")  # fmt: skip
-    else:  # the others are slots of Faust's class
+    else:  # the others are slots of Faust's class; sensors may add more, as to messages from the broker
         __slots__ = ("__dict__", "_acked", "_encode", "_finished", "_raw", "cause", "era", "gate")
     use_tracking = False
     # Read but never written by Faust and its streams.

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from weakref import ref
 
 from faust.agents import Agent
@@ -53,7 +53,7 @@ def nothing(_: Any) -> tuple[()]:
 class KeyGroupCpuMeter:
     """CPU nanoseconds per partition.  Steps before an agent's first event are under None."""
 
-    __slots__ = ("_by_batch", "_turns", "batch", "clock", "current", "gathered", "spent_ns")
+    __slots__ = ("_by_batch", "_inner_ns", "_turns", "batch", "clock", "current", "gathered", "spent_ns")
 
     def __init__(
         self,
@@ -70,7 +70,24 @@ class KeyGroupCpuMeter:
         self.spent_ns: dict[TP | None, int] = {}
         self._by_batch: dict[TakenBatch, int] = {}
         """Nanoseconds that are divided when somebody asks: a batch may have thousands of steps."""
+        self._inner_ns = 0
+        """What steps inside of the running one have spent."""
         self._turns = itertools.count()
+
+    def begin(self, partition: TP | None, batch: TakenBatch | None) -> tuple[TP | None, TakenBatch | None, int, int]:
+        """Begin a step, maybe inside of another one: an eager task's, or one of a loop that nest_asyncio runs in it."""
+        outer = self.current, self.batch, self._inner_ns
+        self.current, self.batch, self._inner_ns = partition, batch, 0
+        return *outer, self.clock()
+
+    def end(
+        self, begun: tuple[TP | None, TakenBatch | None, int, int], partition: TP | None, batch: TakenBatch | None
+    ) -> None:
+        """End a step, and charge it without those inside of it; `begun` is what `begin` has returned."""
+        current, outer_batch, inner_ns, started = begun
+        spent = self.clock() - started
+        self.charge(partition, batch, spent - self._inner_ns)
+        self.current, self.batch, self._inner_ns = current, outer_batch, inner_ns + spent
 
     def cause(self) -> TP | None:
         """The partition that has caused what the running step sends for a batch, those of its events in turn."""
@@ -113,22 +130,18 @@ class Metered:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps = self._awaitable.__await__()
-        meter, clock = self._meter, self._meter.clock
-        partition = self._partition
+        meter, partition = self._meter, self._partition
         value: Any = None
         fault: BaseException | None = None
         while True:
-            meter.current = partition
-            meter.batch = None if partition is not None else self._batch()
-            started = clock()
+            begun = meter.begin(partition, None if partition is not None else self._batch())
             try:
                 waits_for = steps.send(value) if fault is None else steps.throw(fault)
             except StopIteration as end:
                 return end.value
             finally:
-                spent = clock() - started
-                partition, batch, meter.current, meter.batch = meter.current, meter.batch, None, None
-                meter.charge(partition, batch, spent)
+                partition = meter.current
+                meter.end(begun, partition, meter.batch)
             value, fault = None, None
             try:
                 value = yield waits_for
@@ -164,8 +177,11 @@ class MeteredChild(Coroutine[Any, Any, Any]):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._coroutine, name)
 
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._coroutine.__await__()
+    def __await__(self) -> Self:
+        return self  # a task factory, such as Sentry's, may await it in a coroutine of its own
+
+    def __next__(self) -> Any:
+        return self._step(self._coroutine.send, None)
 
     def send(self, value: Any) -> Any:
         """Go on with a value."""
@@ -184,13 +200,11 @@ class MeteredChild(Coroutine[Any, Any, Any]):
         if message is None or message.acked:
             return step(*arguments)
         del message  # Faust waits for each message that somebody has
-        meter.current, meter.batch = self._partition, self._batch
-        started = meter.clock()
+        begun = meter.begin(self._partition, self._batch)
         try:
             return step(*arguments)
         finally:
-            meter.charge(self._partition, self._batch, meter.clock() - started)
-            meter.current = meter.batch = None
+            meter.end(begun, self._partition, self._batch)
 
 
 @dataclass(slots=True, eq=False)
@@ -234,9 +248,7 @@ class MeteredLoop:
             return run(pool, function, *arguments)
 
         def create_and_charge(coroutine: Any, **options: Any) -> Any:
-            if loop.get_task_factory() is None:  # another may go on in the step of the agent
-                coroutine = self._of_agent(coroutine)
-            return create(coroutine, **options)
+            return create(self._of_agent(coroutine), **options)
 
         if hasattr(time, "pthread_getcpuclockid"):
             loop.run_in_executor = run_and_charge

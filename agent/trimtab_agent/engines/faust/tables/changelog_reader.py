@@ -15,6 +15,7 @@ offsets of the table say nothing any more.  It is not followed further, and whoe
 import asyncio
 import contextlib
 import functools
+import inspect
 import math
 import threading
 import time
@@ -149,6 +150,7 @@ class ChangelogReader:
         try:
             await reader.start()
             stand_at_unreadable(reader._fetcher)
+            getmany = inspect.unwrap(reader.getmany)  # OpenTelemetry makes a span of each record
             self._changed = True
             following = False
             while True:
@@ -159,7 +161,7 @@ class ChangelogReader:
                     continue
                 first = [TopicPartition(*tp) for tp in self._first & self._read_now()]
                 began = time.monotonic()
-                batches = await reader.getmany(*first, timeout_ms=50, max_records=CHUNK_RECORDS)
+                batches = await getmany(*first, timeout_ms=50, max_records=CHUNK_RECORDS)
                 for tp, records in batches.items():
                     self._apply(TP(*tp), records)
                 self._count(sum(map(len, batches.values())), time.monotonic() - began)

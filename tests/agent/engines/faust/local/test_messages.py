@@ -86,6 +86,7 @@ def test_faust_s_sensor_for_traces_finds_that_of_the_cause_and_keeps_its_own() -
     sensor = TracingSensor()
     sensor.on_stream_event_in(second.tp, second.offset, stream, event)
     sensor.on_stream_event_out(second.tp, second.offset, stream, event)
+    sensor.on_message_out(second.tp, second.offset, second)
 
     first.span = object()
     assert direct(second, lambda done: None).span is first.span

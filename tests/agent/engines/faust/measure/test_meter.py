@@ -60,6 +60,27 @@ def test_a_step_belongs_to_the_event_begun_in_it_and_goes_on_after_a_wait(clock:
     assert meter.take() == {}
 
 
+async def test_agents_that_go_on_inside_of_a_step_are_charged_apart(clock: Clock, meter: KeyGroupCpuMeter):
+    """As where an agent asks a library that runs the loop until it has its answer (nest_asyncio)."""
+
+    async def other() -> None:
+        meter.current = B
+        clock.burn(100)
+        await asyncio.sleep(0)
+        clock.burn(100)
+
+    async def agent(inside: Any) -> None:
+        meter.current = A
+        clock.burn(1)
+        for _ in range(2):
+            next(inside, None)
+            clock.burn(1)
+            await asyncio.sleep(0)
+
+    await run(Metered(agent(Metered(other(), meter).__await__()), meter))
+    assert meter.take() == {A: 3, B: 200}
+
+
 async def run(awaitable: Any) -> Any:
     return await awaitable
 
@@ -296,11 +317,18 @@ async def each_in_time(*coroutines: Coroutine[Any, Any, None]) -> None:
         await asyncio.wait_for(each, 30.0)
 
 
+def as_tracers_do(loop: Any, coroutine: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
+    """The task factory of Sentry; Datadog and OpenTelemetry wrap coroutines likewise."""
+    return asyncio.Task(run(coroutine), loop=loop, **options)
+
+
+@pytest.mark.parametrize("factory", [None, as_tracers_do, getattr(asyncio, "eager_task_factory", None)])
 @pytest.mark.parametrize("begin", [asyncio.gather, in_group, each_in_time])
 @pytest.mark.parametrize("batches", [False, True])
 async def test_what_an_agent_does_in_tasks_is_charged_to_its_events_until_they_are_done(
-    clock: Clock, *, begin: Any, batches: bool
+    clock: Clock, *, begin: Any, batches: bool, factory: Any
 ):
+    asyncio.get_running_loop().set_task_factory(factory)
     app, ended, later = faust.App("child", store="memory://"), asyncio.Event(), asyncio.Event()
     sensor = KeyGroupSensor(app, gathered=gathered)
     sensor.cpu.clock = clock

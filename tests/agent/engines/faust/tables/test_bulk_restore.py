@@ -1,6 +1,7 @@
 """What a table lacks much of, it gets by files, before Faust's recovery or the reader of changelogs goes on."""
 
 import asyncio
+import functools
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -234,6 +235,28 @@ def test_a_file_has_the_last_value_of_each_key_and_the_offset(worker: Worker, tm
     assert worker.table.persisted_offset(LOG) == 8
     assert (gathered.first, gathered.entries, gathered.bytes) == (9, {}, 0)
     assert [each.name for each in tmp_path.glob("*.part")] == []
+
+
+async def test_no_tracer_makes_a_span_of_each_record_of_a_restore(tmp_path: Path) -> None:
+    """The process is started with the environment of the worker, in which OpenTelemetry may wrap `getmany`."""
+
+    async def getmany(**_: object) -> dict[Any, Any]:
+        return {}
+
+    @functools.wraps(getmany)
+    async def trace(**_: object) -> dict[Any, Any]:
+        pytest.fail("traced")
+
+    async def position(_: object) -> int:
+        return 3
+
+    consumer = SimpleNamespace(assign=print, seek=print, pause=print, getmany=trace, position=position)
+    told = list[Written]()
+    part = ChangelogPart(topic="t", partition=0, first=0, end=3, folder=str(tmp_path), offset_key="offset")
+
+    await changelog_files.write_files(consumer, [part], told.append)
+
+    assert [each.last for each in told] == [2]
 
 
 def test_a_request_and_an_answer_are_lines() -> None:

@@ -1,6 +1,7 @@
 """What a worker follows, and what it must not."""
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -163,6 +164,27 @@ def test_a_reader_that_is_behind_reads_on_without_a_pause(monkeypatch: pytest.Mo
             raise asyncio.CancelledError
 
     assert len(read_until_cancelled(tail._follow(), Reader(Positions(log=(3, 900)), reads), monkeypatch)) == 5
+
+
+def test_no_tracer_makes_a_span_of_each_record_that_a_standby_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As OpenTelemetry would, whose instrumentation of aiokafka wraps `getmany`; Faust's own standbys do not use it."""
+    tail, traced = ChangelogReader({}, BulkRestore({})), list[Any]()
+    tail.follow(TP("log", 1), Table(), 0)
+
+    def reads(count: int) -> None:
+        raise asyncio.CancelledError
+
+    reader = Reader(Positions(), reads)
+    getmany = reader.getmany
+
+    @functools.wraps(getmany)
+    async def trace(*arguments: Any, **options: Any) -> dict[Any, Any]:
+        traced.append(arguments)
+        return await getmany(*arguments, **options)
+
+    monkeypatch.setattr(reader, "getmany", trace)
+
+    assert (len(read_until_cancelled(tail._follow(), reader, monkeypatch)), traced) == (1, [])
 
 
 def test_a_table_has_all_up_to_the_position_though_the_last_offsets_are_no_records() -> None:
