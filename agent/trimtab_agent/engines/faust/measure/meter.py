@@ -45,6 +45,10 @@ class TakenBatch:
         object.__setattr__(self, "counts", Counter(self.tps))
 
 
+Begun = tuple[TP | None, TakenBatch | None, int | None, int]
+"""The step around one that begins (partition, batch, what others in it have spent), and the clock."""
+
+
 def nothing(_: Any) -> tuple[()]:
     """What is gathered for an agent that takes no batches."""
     return ()
@@ -70,28 +74,30 @@ class KeyGroupCpuMeter:
         self.spent_ns: dict[TP | None, int] = {}
         self._by_batch: dict[TakenBatch, int] = {}
         """Nanoseconds that are divided when somebody asks: a batch may have thousands of steps."""
-        self._inner_ns = 0
-        """What steps inside of the running one have spent."""
+        self._inner_ns: int | None = None
+        """What steps inside of the running one have spent; None: no step runs."""
         self._turns = itertools.count()
 
-    def begin(self, partition: TP | None, batch: TakenBatch | None) -> tuple[TP | None, TakenBatch | None, int, int]:
+    def begin(self, partition: TP | None, batch: TakenBatch | None) -> Begun:
         """Begin a step, maybe inside of another one: an eager task's, or one of a loop that nest_asyncio runs in it."""
-        outer = self.current, self.batch, self._inner_ns
+        # A stream that no agent iterates itself (`take`) names its events outside of all steps.
+        outer = (None, None, None) if self._inner_ns is None else (self.current, self.batch, self._inner_ns)
         self.current, self.batch, self._inner_ns = partition, batch, 0
         return *outer, self.clock()
 
-    def end(
-        self, begun: tuple[TP | None, TakenBatch | None, int, int], partition: TP | None, batch: TakenBatch | None
-    ) -> None:
+    def end(self, begun: Begun, partition: TP | None, batch: TakenBatch | None) -> None:
         """End a step, and charge it without those inside of it; `begun` is what `begin` has returned."""
         current, outer_batch, inner_ns, started = begun
         spent = self.clock() - started
-        self.charge(partition, batch, spent - self._inner_ns)
-        self.current, self.batch, self._inner_ns = current, outer_batch, inner_ns + spent
+        self.charge(partition, batch, spent - (self._inner_ns or 0))
+        self.current, self.batch = current, outer_batch
+        self._inner_ns = None if inner_ns is None else inner_ns + spent
 
     def cause(self) -> TP | None:
-        """The partition that has caused what the running step sends for a batch, those of its events in turn."""
-        return None if self.batch is None else self.batch.tps[next(self._turns) % len(self.batch.tps)]
+        """The partition that has caused what the running step sends; of a batch, those of its events in turn."""
+        if self.batch is not None:
+            return self.batch.tps[next(self._turns) % len(self.batch.tps)]
+        return None if self._inner_ns is None else self.current
 
     def charge(self, partition: TP | None, batch: TakenBatch | None, spent: int) -> None:
         """Charge a step to a partition, or to those of a batch."""
@@ -324,12 +330,16 @@ class MeteredAgent(Agent):  # type: ignore[misc]
 
     def _execute_actor(self, coro: Awaitable[Any], aref: Any) -> Coroutine[Any, Any, None]:
         # This method is not a coroutine itself, because every step would then go through it.
-        for sensor in self.app.sensors:
-            meter = getattr(sensor, "cpu", None)
-            if isinstance(meter, KeyGroupCpuMeter):
-                coro = Metered(coro, meter, BatchOfStream(aref.stream, meter.gathered))
+        if (meter := meter_of(self.app)) is not None:
+            coro = Metered(coro, meter, BatchOfStream(aref.stream, meter.gathered))
         actor: Coroutine[Any, Any, None] = super()._execute_actor(coro, aref)
         return actor
+
+
+def meter_of(app: Any) -> KeyGroupCpuMeter | None:
+    """The meter of the app's `KeyGroupSensor`; None while it has none."""
+    meters = (getattr(sensor, "cpu", None) for sensor in app.sensors)
+    return next((meter for meter in meters if isinstance(meter, KeyGroupCpuMeter)), None)
 
 
 def meter_agents(app: Any) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.measure.meter import Metered, meter_of
 from trimtab_agent.engines.faust.safety.fence import uptime
 from trimtab_agent.engines.faust.tables.own_partitions import OwnPartitions
 from trimtab_agent.engines.faust.waiting import in_own_thread
@@ -205,9 +206,11 @@ class Expiry:
         return True
 
     async def _close_expired_of(self, partition: int, windows: OpenWindows, now: float) -> None:
+        meter = meter_of(self._app)
         for window in sorted(window for window in windows.keys if self._table.window.stale(window[1], now)):
             for key in list(windows.keys[window]):
-                if not await self._close(partition, key):
+                closing = self._close(partition, key)
+                if not await (closing if meter is None else Metered(closing, meter, partition=self._tp(partition))):
                     windows.written = True
                     return
                 windows.keys[window].discard(key)

@@ -15,6 +15,7 @@ from faust.types import TP
 from tests.agent.engines.faust.steered import consumer_of, processing, transport_of
 from trimtab_agent.engines.faust.group.operators import AppOperator
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.measure.sensor import KeyGroupSensor
 from trimtab_agent.engines.faust.safety.fence import uptime
 from trimtab_agent.engines.faust.tables import windows
 from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
@@ -120,6 +121,28 @@ class Worker:
     def rows(self, *partitions: int) -> int:
         store = self.table.data
         return sum(len(list(store._visible_keys(store._dbs[p]))) for p in partitions)
+
+
+async def test_what_the_app_does_with_a_closed_window_is_charged_to_its_partition(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a").own(0, 1)
+    sensor = KeyGroupSensor(worker.app)
+    worker.app.sensors.add(sensor)
+    causes = []
+
+    async def pass_on() -> None:
+        causes.append(sensor.on_send_initiated(None, "results", None, 1, 1)[0])
+
+    worker.while_closing = pass_on
+    for partition in (0, 1):
+        worker.event(partition, "k", NOW)
+
+    clock.now = NOW + SIZE_S + EXPIRES_S + 1.0
+    await worker.look()
+
+    assert causes == [TP(LOG, 0), TP(LOG, 1)]
+    found = sensor.take().agents_ns
+    assert found.keys() == {TP(LOG, 0), TP(LOG, 1)}
+    assert min(found.values()) > 0
 
 
 async def test_windows_of_one_key_in_two_partitions_are_closed_each_by_itself(tmp_path: Path, clock: Any) -> None:
