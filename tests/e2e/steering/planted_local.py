@@ -25,11 +25,11 @@ def _acks_first() -> None:
     """The cause counts as done while its direct events wait: a kill loses them."""
     release, deliver = LocalHop.release, Route._deliver
 
-    def deliver_and_release(self: Any, topic: Any, gate: Any, cause: Any, *more: Any) -> bool:
-        done = deliver(self, topic, gate, cause, *more)
-        if done:
+    def deliver_and_release(self: Any, topic: Any, gate: Any, cause: Any, *more: Any) -> Any:
+        sent = deliver(self, topic, gate, cause, *more)
+        if sent is not None:
             release(self._hop, cause)
-        return done
+        return sent
 
     Route._deliver = deliver_and_release  # type: ignore[assignment, method-assign]
     LocalHop.release = lambda self, cause: None  # type: ignore[method-assign]

@@ -16,7 +16,6 @@ from faust.events import Event
 from faust.streams import current_event
 from faust.types import TP, FutureMessage, Message, PendingMessage
 from faust.types.tuples import RecordMetadata, ack_lock
-from mode.utils.futures import maybe_async
 
 from trimtab_agent.engines.faust.local.gate import GateState, LocalGate
 from trimtab_agent.engines.faust.local.message import DirectMessage, never_done
@@ -233,10 +232,12 @@ class Route:
         era = hop.era
         while gate.state is GateState.OPEN or await self._wait_until_open(gate):
             if self.unfinished < self._settings.depth and not _full(gate):
-                if not self._deliver(topic, gate, cause, place[0], known.codecs if plain else None, fields):
+                sent = self._deliver(topic, gate, cause, place[0], known.codecs if plain else None, fields)
+                if sent is None:
                     break
-                callback = fields.get("callback")
-                return gate.answer if callback is None else await self._answered(topic, gate, callback)
+                if (callback := fields.get("callback")) is not None:
+                    self._call_back(topic, sent, callback)
+                return gate.answer
             if not await self._wait_for_room(gate):
                 break
         if not anywhere and (place[0] in gate.keys or not hop.is_flushed(gate.finished_at)):
@@ -293,8 +294,8 @@ class Route:
 
     def _deliver(
         self, topic: Any, gate: LocalGate, cause: Message, key: bytes | None, written_by: Any, fields: Mapping[str, Any]
-    ) -> bool:
-        """Put the event into its readers' queues; False if it must go by the broker, which reports what is wrong."""
+    ) -> DirectMessage | None:
+        """Put the event into its readers' queues; None if it must go by the broker, which reports what is wrong."""
         hop, value = self._hop, fields.get("value")
         headers = topic.prepare_headers(fields.get("headers"))
 
@@ -321,10 +322,10 @@ class Route:
                 for readers in gate.readers
             ]
         except Exception:
-            return False
+            return None
         with ack_lock:
             if cause.acked:  # by another thread
-                return False
+                return None
             cause.refcount += 1
             message.refcount = len(gate.queues)
             gate.begin(key)
@@ -337,14 +338,14 @@ class Route:
         for queues, event in events:
             for queue in queues:
                 queue.force_put_nowait(event)
-        return True
+        return message
 
-    async def _answered(self, topic: Any, gate: LocalGate, callback: Any) -> Sent:
-        if callback is not None:
-            told = FutureMessage(PendingMessage(topic, None, None, gate.tp.partition, None, None, None, None, callback))
-            told.set_result(gate.answer.result())
-            await maybe_async(callback(told))
-        return gate.answer
+    def _call_back(self, topic: Any, sent: DirectMessage, callback: Callable[[Any], Any]) -> None:
+        """Tell the app, as Faust does when the broker has a record: if that fails, the event does not."""
+        about = sent.key, sent.value, sent.partition, sent.timestamp, sent.headers
+        told = FutureMessage(PendingMessage(topic, *about, None, None, callback))
+        told.set_result(sent.gate.answer.result())
+        asyncio.get_running_loop().call_soon(callback, told)
 
     def _finished(self, message: DirectMessage) -> None:
         """All readers have finished it: its cause may be done now."""

@@ -109,7 +109,7 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
             _count(self._sent, (source, tp), size)
 
     def asdict(self) -> Mapping[str, Any]:
-        """What the app's monitor says: whoever reads `Sensor0` on Faust's page `/stats/` wants that.
+        """What the app's monitor says: whoever reads `Sensor0` on Faust's page of statistics wants that.
 
         The page numbers the sensors in any order.
         """

@@ -7,10 +7,11 @@ from typing import Any
 import faust
 import faust.transport.drivers.aiokafka
 import pytest
+from faust.events import Event
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
-from tests.agent.engines.faust.steered import consumer_of, nothing
+from tests.agent.engines.faust.steered import consumer_of, nothing, processing
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.local.consumer import LocalConsumer, LocalTransport
 from trimtab_agent.engines.faust.local.gate import GateState, LocalGate
@@ -218,3 +219,28 @@ def test_what_the_app_has_connected_is_called_for_direct_events_and_may_add_head
         {"of": b"a", "trace": b"7"},
     ]
     assert told == [(b"g", b"3", TARGET.partition), (b"g", b"4", TARGET.partition)]
+
+
+def test_a_callback_gets_what_was_sent_and_its_failure_is_not_that_of_the_event(consumer: LocalConsumer) -> None:
+    app, route, told, failed = consumer.app, consumer.hop.routes["regrouped"], [], []
+    metadata = SimpleNamespace(_partitions={"regrouped": {TARGET.partition: None}})
+    producer = SimpleNamespace(_metadata=metadata, _partition=lambda *_: TARGET.partition)
+    app._producer = SimpleNamespace(_producer=producer)
+
+    def callback(sent: Any) -> None:
+        told.append((sent.message.key, sent.message.value, sent.message.partition, sent.result().topic))
+        raise ValueError
+
+    async def send() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(type(found["exception"])))
+        topic = app.topic("regrouped", key_type=str, value_type=int)
+        gate = route.gates[TARGET.partition] = LocalGate(TARGET, readers_of(app, [topic.clone(is_iterator=True)]), {})
+        gate.state = GateState.OPEN
+        cause = Event(app, "k", 1, None, record(TP("numbers", 0), 5, b"k").message)
+        with processing(cause):
+            await route.send(topic, {"key": "g", "value": 3, "callback": callback})
+        await asyncio.sleep(0)
+
+    asyncio.get_event_loop().run_until_complete(send())
+    assert told == [(b"g", b"3", TARGET.partition, "regrouped")]
+    assert failed == [ValueError]
