@@ -24,9 +24,9 @@ pytestmark = [pytest.mark.scenario, pytest.mark.timeout(1800)]
 PARTITIONS, WORKERS, POOL = 24, 3, 1
 CAPACITY = 0.4
 PARTS = 20
-FIRST_RATE, FASTER = 0.8, 1.1
+FIRST_RATE, FASTER = 0.8, 1.06
 """Jobs per second of a pair at first, and by how much it grows in each step."""
-MEASURED_AT, USED = 0.45, 0.68
+MEASURED_AT, USED = 0.45, 0.62
 """Share of the capacity at which the controller learns what events between workers cost, and with which it decides."""
 TARGET = 0.8
 """A worker is wanted above 85 %.  Above 100 % nothing waits for collocation."""
