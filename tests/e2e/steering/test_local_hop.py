@@ -30,7 +30,7 @@ DEFECTS = {
         local(Scenario(name="killed", setup=Setup(seed=63, **SLOW), act=killed(2, burst=300, busy_s=1.5))),  # type: ignore[arg-type]
     ),
     "leaves at once": (
-        "stepped back",
+        "lost",
         local(Scenario(name="moved", setup=Setup(seed=64, **SLOW), act=leaves_while_busy(4))),  # type: ignore[arg-type]
     ),
     "does not settle": (
