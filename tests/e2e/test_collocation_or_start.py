@@ -26,7 +26,7 @@ CAPACITY = 0.4
 PARTS = 20
 FIRST_RATE, FASTER = 0.8, 1.03
 """Jobs per second of a pair at first, and by how much it grows at least in each step."""
-MEASURED_AT, USED = 0.45, 0.62
+MEASURED_AT, USED = 0.45, 0.65
 """Share of the capacity at which the controller learns what events between workers cost, and with which it decides."""
 TARGET = 0.8
 """A worker is wanted above 85 %.  Above 100 % nothing waits for collocation."""
@@ -102,7 +102,7 @@ def grow(run: Run, used: float) -> float:
     while (now := asked(run.until(asked, "a known demand")) or wanted) < wanted:
         rate *= max(FASTER, wanted / now)  # not too much: workers use some for themselves
         run.jobs.rates |= dict.fromkeys(range(PARTITIONS), rate)
-        run.windows(3)
+        run.windows(5)
     return rate
 
 
