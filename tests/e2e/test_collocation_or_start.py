@@ -41,7 +41,7 @@ def test_collocation_avoids_a_start_where_topics_are_local_and_only_there(tmp_pa
         apart.touch()
         run.windows(2)
         run.until(
-            lambda status: together(status) > 0.9 and not status.plans_in_flight, "pairs that are together", 300.0
+            lambda status: together(status) > 0.9 and not status.plans_in_flight, "pairs that are together", LEARNED_S
         )
         rate = grow(run, USED)
         before = run.last

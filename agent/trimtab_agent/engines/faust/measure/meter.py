@@ -387,8 +387,8 @@ class MeteredHandlers:
         return handle
 
 
-def meter_handlers(app: Any, meter: KeyGroupCpuMeter) -> None:
-    """Meter how the messages of an app are decoded.  Call before it gets partitions."""
+def meter_handlers(app: Any, meter: KeyGroupCpuMeter, changelogs: frozenset[str]) -> None:
+    """Meter how the messages of an app are decoded, but those of changelogs.  Call before it gets partitions."""
     build = app.topics._build_handler
     if not isinstance(build, MeteredHandlers):
-        app.topics._build_handler = MeteredHandlers(build, meter, frozenset(app.tables.changelog_topics))
+        app.topics._build_handler = MeteredHandlers(build, meter, changelogs)

@@ -79,11 +79,11 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
 
     async def on_start(self) -> None:
         """Meter the app's agents and tasks, and how it decodes; Faust starts sensors before them."""
+        self._changelogs = frozenset(self._app.tables.changelog_topics)
         meter_agents(self._app)
         meter_tasks(self._app, self.cpu)
-        meter_handlers(self._app, self.cpu)
+        meter_handlers(self._app, self.cpu, self._changelogs)
         self.loop_of_agents.serve(asyncio.get_running_loop())
-        self._changelogs = frozenset(self._app.tables.changelog_topics)
 
     def on_message_in(self, tp: TP, offset: int, message: Message) -> None:
         """A message reaches the first of its streams."""
